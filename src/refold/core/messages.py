@@ -1,0 +1,329 @@
+"""Reading a message in any spelling: text, blocks, media, calls, answers, and its content hash.
+
+Providers and LangChain spell the same thing differently (a call is `tool_calls`, `tool_use`, `function_call`,
+`functionCall`; an image is `image`, `image_url`, `input_image`, `inline_data`, ...). This module is the only place that
+knows the spellings; everything else works on `Block`, `Call` and `Media`. It reads, and makes changed copies; it never
+edits a message.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias, cast
+from weakref import finalize
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+
+from refold.core.canonical import canonical_bytes, digest
+
+BlockKind: TypeAlias = Literal[
+    "text", "reasoning", "media", "call", "answer", "server_call", "server_result", "compaction", "opaque"
+]
+MediaKind: TypeAlias = Literal["image", "audio", "video", "file"]
+
+REFOLD_KEY: Final = "refold"
+"""The key in `additional_kwargs` under which refold marks the messages that it wrote."""
+
+_TEXT = frozenset({"text", "output_text", "input_text", "text-plain", "refusal"})
+_REASONING = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_content"})
+_CALLS = frozenset({"tool_use", "tool_call", "function_call", "custom_tool_call"})
+_ANSWERS = frozenset({"tool_result", "function_call_output", "custom_tool_call_output", "computer_call_output"})
+_MEDIA: Mapping[str, MediaKind] = {
+    "image": "image",
+    "image_url": "image",
+    "input_image": "image",
+    "audio": "audio",
+    "input_audio": "audio",
+    "video": "video",
+    "video_url": "video",
+    "file": "file",
+    "input_file": "file",
+    "document": "file",
+    "media": "file",
+    "inline_data": "file",
+}
+_SERVER_CALLS = frozenset(
+    {
+        "server_tool_use",
+        "server_tool_call",
+        "mcp_tool_use",
+        "web_search_call",
+        "file_search_call",
+        "code_interpreter_call",
+        "image_generation_call",
+        "mcp_call",
+        "mcp_list_tools",
+        "mcp_approval_request",
+        "executable_code",
+    }
+)
+_SERVER_RESULTS = frozenset({"server_tool_result", "mcp_tool_result", "code_execution_result"})
+_DATA_URL = re.compile(r"data:(?P<mime>[\w.+-]+/[\w.+-]+)?(?:;[\w=.+-]+)*?;base64,", re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Media:
+    """Inline or referenced media. `data` is base64 text; exactly one of data, url, file_id is usually set."""
+
+    kind: MediaKind
+    mime: str | None = None
+    data: str | None = None
+    url: str | None = None
+    file_id: str | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of the decoded payload; 0 for a reference."""
+        return 0 if self.data is None else len(self.data) * 3 // 4 - self.data[-2:].count("=")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Block:
+    """One part of a message's content.
+
+    `index` is its place in the content list (0 for plain string content). `text` is what the model reads of a text or
+    reasoning block. `call_id` names the call that a call, answer or server block belongs to.
+    """
+
+    kind: BlockKind
+    index: int
+    type: str
+    text: str = ""
+    media: Media | None = None
+    call_id: str | None = None
+    raw: Mapping[str, object] | str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Call:
+    """A tool call that a model made. `args` are the parsed arguments, or the raw text where they do not parse."""
+
+    id: str | None
+    name: str
+    args: Mapping[str, object] | str
+    valid: bool
+
+
+def blocks_of(message: BaseMessage) -> tuple[Block, ...]:
+    """The content of a message as blocks, in order, whatever the spelling."""
+    content = message.content
+    if isinstance(content, str):
+        return (Block(kind="text", index=0, type="text", text=content, raw=content),) if content else ()
+    return tuple(_block(index, part) for index, part in enumerate(content))
+
+
+def text_of(message: BaseMessage) -> str:
+    """The text of a message: its text blocks joined by newlines, without reasoning, calls or media."""
+    if isinstance(message.content, str):
+        return message.content
+    return "\n".join(block.text for block in blocks_of(message) if block.kind == "text" and block.text)
+
+
+def calls_of(message: BaseMessage) -> tuple[Call, ...]:
+    """Every client-side call of an AI message, valid or not, each id once.
+
+    `tool_calls` come first, then `invalid_tool_calls`, then calls that stand only in the content (Anthropic
+    `tool_use`, Responses `function_call`, Gemini `functionCall`), which LangChain does not always lift.
+    """
+    if not isinstance(message, AIMessage):
+        return ()
+    calls = [Call(id=c.get("id"), name=c["name"], args=c["args"], valid=True) for c in message.tool_calls]
+    calls += [
+        Call(id=c.get("id"), name=c.get("name") or "unknown", args=c.get("args") or "", valid=False)
+        for c in message.invalid_tool_calls
+    ]
+    known = {call.id for call in calls}
+    if not isinstance(message.content, str):
+        for block in blocks_of(message):
+            if block.kind == "call" and block.call_id not in known:
+                calls.append(_call_in_content(block))
+                known.add(block.call_id)
+    return tuple(calls)
+
+
+def answers_of(message: BaseMessage) -> tuple[str, ...]:
+    """The ids of the calls that a message answers: one for a `ToolMessage`, any number for result blocks."""
+    if isinstance(message, ToolMessage):
+        return (message.tool_call_id,)
+    if isinstance(message.content, str):
+        return ()
+    return tuple(b.call_id for b in blocks_of(message) if b.kind == "answer" and b.call_id is not None)
+
+
+def is_record(message: BaseMessage) -> bool:
+    """Whether refold wrote the message into a window (a segment or STATE)."""
+    return isinstance(message, HumanMessage) and REFOLD_KEY in message.additional_kwargs
+
+
+def role_of(message: BaseMessage) -> Literal["system", "human", "ai", "tool", "other"]:
+    """The role of a message, the same for a message and its streaming chunk."""
+    match message:
+        case SystemMessage():
+            return "system"
+        case HumanMessage():
+            return "human"
+        case AIMessage():
+            return "ai"
+        case ToolMessage():
+            return "tool"
+        case _:
+            return "other"
+
+
+def with_content(message: BaseMessage, content: str | Sequence[object]) -> BaseMessage:
+    """A copy of a message with other content; every other field is kept."""
+    return message.model_copy(update={"content": content if isinstance(content, str) else list(content)})
+
+
+def content_hash(message: BaseMessage) -> str:
+    """The hash of what a model sees of a message: 32 hex characters (BLAKE2b-128).
+
+    Stable under key order; message ids, artifacts, usage and response metadata do not count. Computed once per message
+    object and content.
+    """
+    cached = _hashes.get(id(message))
+    if cached is not None and cached[0] is message.content:
+        return cached[1]
+    value = digest(canonical_bytes(_seen(message)))
+    if cached is None:
+        finalize(message, _hashes.pop, id(message), None)
+    _hashes[id(message)] = (message.content, value)
+    return value
+
+
+_hashes: dict[int, tuple[object, str]] = {}
+"""Hashes by object identity; an entry lives as long as its message. A cache, not state: losing it changes nothing."""
+
+
+def _seen(message: BaseMessage) -> Mapping[str, object]:
+    seen: dict[str, object] = {
+        "role": role_of(message) if role_of(message) != "other" else message.type,
+        "content": message.content,
+        "name": message.name,
+        "extra": message.additional_kwargs,
+    }
+    if isinstance(message, AIMessage):
+        seen["calls"] = [[c.get("id"), c["name"], c["args"]] for c in message.tool_calls]
+        seen["invalid"] = [[c.get("id"), c.get("name"), c.get("args")] for c in message.invalid_tool_calls]
+    if isinstance(message, ToolMessage):
+        seen["answers"] = [message.tool_call_id, message.status]
+    return seen
+
+
+def _block(index: int, part: object) -> Block:
+    if isinstance(part, str):
+        return Block(kind="text", index=index, type="text", text=part, raw=part)
+    raw = cast("Mapping[str, object]", part)
+    kind = str(raw.get("type") or _untyped(raw))
+    if kind == "non_standard" and isinstance(raw.get("value"), Mapping):
+        inner = _block(index, raw["value"])
+        return Block(
+            kind=inner.kind, index=index, type=inner.type, text=inner.text, media=inner.media,
+            call_id=inner.call_id, raw=raw,
+        )  # fmt: skip
+    if kind in _TEXT:
+        return Block(kind="text", index=index, type=kind, text=_string(raw.get("text") or raw.get("refusal")), raw=raw)
+    if kind in _REASONING:
+        return Block(kind="reasoning", index=index, type=kind, text=_reasoning_text(raw), raw=raw)
+    if kind in _MEDIA and (media := _media(kind, raw)) is not None:
+        return Block(kind="media", index=index, type=kind, media=media, raw=raw)
+    return Block(kind=_kind(kind), index=index, type=kind, call_id=_call_id(raw), raw=raw)
+
+
+def _kind(kind: str) -> BlockKind:
+    if kind in _CALLS or kind == "functionCall":
+        return "call"
+    if kind in _ANSWERS or kind == "functionResponse":
+        return "answer"
+    if kind in _SERVER_CALLS:
+        return "server_call"
+    if kind in _SERVER_RESULTS or kind.endswith("_tool_result"):
+        return "server_result"
+    return "compaction" if kind.startswith("compaction") else "opaque"
+
+
+def _untyped(raw: Mapping[str, object]) -> str:
+    """Gemini parts carry no `type`: the one key that they have says what they are."""
+    for key in ("functionCall", "functionResponse", "inline_data", "text"):
+        if key in raw:
+            return key
+    return "inline_data" if "inlineData" in raw else "unknown"
+
+
+def _call_id(raw: Mapping[str, object]) -> str | None:
+    inner = raw.get("functionCall") or raw.get("functionResponse")
+    source = cast("Mapping[str, object]", inner) if isinstance(inner, Mapping) else raw
+    for key in ("call_id", "tool_call_id", "tool_use_id", "id"):
+        if isinstance(value := source.get(key), str) and value:
+            return value
+    return None
+
+
+def _call_in_content(block: Block) -> Call:
+    raw = cast("Mapping[str, object]", block.raw)
+    source = cast("Mapping[str, object]", raw.get("functionCall") or raw.get("value") or raw)
+    args = next((source[key] for key in ("args", "input", "arguments") if key in source), {})
+    name = _string(source.get("name")) or "unknown"
+    if isinstance(args, str):
+        try:
+            parsed = json.loads(args or "{}")
+        except ValueError:
+            return Call(id=block.call_id, name=name, args=args, valid=False)
+        if isinstance(parsed, dict):
+            return Call(id=block.call_id, name=name, args=parsed, valid=True)
+        return Call(id=block.call_id, name=name, args=args, valid=False)
+    if isinstance(args, Mapping):
+        return Call(id=block.call_id, name=name, args=cast("Mapping[str, object]", args), valid=True)
+    return Call(id=block.call_id, name=name, args=str(args), valid=False)
+
+
+def _reasoning_text(raw: Mapping[str, object]) -> str:
+    """The visible part of a reasoning block; encrypted and redacted parts have none."""
+    for key in ("thinking", "reasoning", "text", "reasoning_content"):
+        value = raw.get(key)
+        if isinstance(value, str):
+            return value
+        if isinstance(value, Mapping):
+            return _string(value.get("text"))
+    summary = raw.get("summary")
+    if isinstance(summary, Sequence) and not isinstance(summary, str):
+        return "\n".join(_string(item.get("text")) for item in summary if isinstance(item, Mapping))
+    return ""
+
+
+def _media(kind: str, raw: Mapping[str, object]) -> Media | None:
+    mime = _string(raw.get("mime_type") or raw.get("media_type") or raw.get("mimeType")) or None
+    nested = raw.get("image_url") or raw.get("source") or raw.get("input_audio") or raw.get("file")
+    nested = nested or raw.get("video_url") or raw.get("inline_data") or raw.get("inlineData") or raw.get("file_data")
+    fields: dict[str, object] = {**raw}
+    if isinstance(nested, Mapping):
+        fields = {**fields, **nested}
+    elif isinstance(nested, str):
+        fields["url"] = nested
+    mime = mime or _string(fields.get("mime_type") or fields.get("media_type") or fields.get("mimeType")) or None
+    data = next((v for k in ("base64", "data", "file_data") if isinstance(v := fields.get(k), str) and v), None)
+    url = next((v for k in ("url", "file_url", "file_uri") if isinstance(v := fields.get(k), str) and v), None)
+    file_id = _string(fields.get("file_id")) or None
+    for value in (data, url):
+        if value is not None and (match := _DATA_URL.match(value)) is not None:
+            mime, data, url = match["mime"] or mime, value[match.end() :], None
+            break
+    if data is None and url is None and file_id is None:
+        return None
+    if mime is None and isinstance(audio := fields.get("format"), str):
+        mime = f"audio/{audio}"
+    return Media(kind=_media_kind(kind, mime), mime=mime, data=data, url=url, file_id=file_id)
+
+
+def _media_kind(kind: str, mime: str | None) -> MediaKind:
+    declared = _MEDIA[kind]
+    if declared == "file" and mime is not None:
+        for family in ("image", "audio", "video"):
+            if mime.startswith(f"{family}/"):
+                return cast("MediaKind", family)
+    return declared
+
+
+def _string(value: object) -> str:
+    return value if isinstance(value, str) else ""
