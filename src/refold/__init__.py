@@ -1,4 +1,4 @@
-"""refold keeps long LangGraph agents inside their context window and their checkpoints linear, without losing a byte."""
+"""refold keeps long LangGraph agents inside their context window, and their checkpoints linear, losing nothing."""
 
 from refold.errors import ContextOverflowError, RefoldError
 

@@ -8,7 +8,7 @@ edits a message.
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, cast
 from weakref import finalize
@@ -319,9 +319,10 @@ def _media(kind: str, raw: Mapping[str, object]) -> Media | None:
 def _media_kind(kind: str, mime: str | None) -> MediaKind:
     declared = _MEDIA[kind]
     if declared == "file" and mime is not None:
-        for family in ("image", "audio", "video"):
+        families: tuple[MediaKind, ...] = ("image", "audio", "video")
+        for family in families:
             if mime.startswith(f"{family}/"):
-                return cast("MediaKind", family)
+                return family
     return declared
 
 
