@@ -8,8 +8,10 @@ edits a message.
 
 import json
 import re
+from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import is_
 from typing import Final, Literal, TypeAlias, cast
 from weakref import finalize
 
@@ -27,8 +29,20 @@ REFOLD_KEY: Final = "refold"
 
 _TEXT = frozenset({"text", "output_text", "input_text", "text-plain", "refusal"})
 _REASONING = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_content"})
-_CALLS = frozenset({"tool_use", "tool_call", "function_call", "custom_tool_call"})
-_ANSWERS = frozenset({"tool_result", "function_call_output", "custom_tool_call_output", "computer_call_output"})
+_CALLS = frozenset({"tool_use", "tool_call", "invalid_tool_call", "function_call", "custom_tool_call"})
+_NATIVE_CALLS = frozenset({"computer_call", "local_shell_call", "shell_call", "apply_patch_call"})
+"""Calls of OpenAI's own client-side tools: the client answers them, but LangChain never lifts them."""
+_ANSWERS = frozenset(
+    {
+        "tool_result",
+        "function_call_output",
+        "custom_tool_call_output",
+        "computer_call_output",
+        "local_shell_call_output",
+        "shell_call_output",
+        "apply_patch_call_output",
+    }
+)
 _MEDIA: Mapping[str, MediaKind] = {
     "image": "image",
     "image_url": "image",
@@ -97,12 +111,21 @@ class Block:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Call:
-    """A tool call that a model made. `args` are the parsed arguments, or the raw text where they do not parse."""
+    """A tool call that a model made. `args` are the parsed arguments, or the raw text where they do not parse.
+
+    `id` is None where the server gave none (an empty id counts as none), `name` is empty where it gave no name.
+    `block` is the index in the content of the block that spells the call too, None where only `tool_calls` has it;
+    `lifted` says that `tool_calls` or `invalid_tool_calls` has it. `native` marks OpenAI's own client-side tools
+    (computer, shell, patch), which LangChain never lifts.
+    """
 
     id: str | None
     name: str
     args: Mapping[str, object] | str
     valid: bool
+    block: int | None = None
+    lifted: bool = True
+    native: bool = False
 
 
 def blocks_of(message: BaseMessage) -> tuple[Block, ...]:
@@ -121,25 +144,44 @@ def text_of(message: BaseMessage) -> str:
 
 
 def calls_of(message: BaseMessage) -> tuple[Call, ...]:
-    """Every client-side call of an AI message, valid or not, each id once.
+    """Every client-side call of an AI message, valid or not, in whatever spelling, each once.
 
     `tool_calls` come first, then `invalid_tool_calls`, then calls that stand only in the content (Anthropic
-    `tool_use`, Responses `function_call`, Gemini `functionCall`), which LangChain does not always lift.
+    `tool_use`, Responses `function_call`, Gemini `functionCall`, standard `tool_call`), which LangChain does not always
+    lift. The n-th block with an id is the n-th lifted call with that id; more of them are calls of their own, so that
+    duplicates show.
     """
     if not isinstance(message, AIMessage):
         return ()
-    calls = [Call(id=c.get("id"), name=c["name"], args=c["args"], valid=True) for c in message.tool_calls]
+    calls = [Call(id=c.get("id") or None, name=c["name"], args=c["args"], valid=True) for c in message.tool_calls]
     calls += [
-        Call(id=c.get("id"), name=c.get("name") or "unknown", args=c.get("args") or "", valid=False)
+        Call(id=c.get("id") or None, name=c.get("name") or "", args=c.get("args") or "", valid=False)
         for c in message.invalid_tool_calls
     ]
-    known = {call.id for call in calls}
-    if not isinstance(message.content, str):
-        for block in blocks_of(message):
-            if block.kind == "call" and block.call_id not in known:
-                calls.append(_call_in_content(block))
-                known.add(block.call_id)
+    if isinstance(message.content, str):
+        return tuple(calls)
+    lifted: dict[str | None, deque[int]] = {}
+    for number, call in enumerate(calls):
+        lifted.setdefault(call.id, deque()).append(number)
+    for block in blocks_of(message):
+        if block.kind != "call":
+            continue
+        if same := lifted.get(block.call_id):
+            number = same.popleft()
+            calls[number] = replace(calls[number], block=block.index)
+        else:
+            calls.append(_call_in_content(block))
     return tuple(calls)
+
+
+def unwrapped(block: Block) -> Mapping[str, object]:
+    """The provider's own form of a block: a `non_standard` wrapper is opened, a bare string is a text block."""
+    if isinstance(block.raw, str):
+        return {"type": "text", "text": block.raw}
+    inner = block.raw.get("value")
+    if block.raw.get("type") == "non_standard" and isinstance(inner, Mapping):
+        return cast("Mapping[str, object]", inner)
+    return block.raw
 
 
 def answers_of(message: BaseMessage) -> tuple[str, ...]:
@@ -180,20 +222,39 @@ def content_hash(message: BaseMessage) -> str:
     """The hash of what a model sees of a message: 32 hex characters (BLAKE2b-128).
 
     Stable under key order; message ids, artifacts, usage and response metadata do not count. Computed once per message
-    object and content.
+    object; a field that is set anew or a content list that grew is noticed, an edit inside a block is not: messages are
+    values, change them by copying.
     """
+    parts, sizes = _mark(message)
     cached = _hashes.get(id(message))
-    if cached is not None and cached[0] is message.content:
-        return cached[1]
+    if cached is not None and cached.sizes == sizes and all(map(is_, cached.parts, parts)):
+        return cached.value
     value = digest(canonical_bytes(_seen(message)))
     if cached is None:
-        finalize(message, _hashes.pop, id(message), None)
-    _hashes[id(message)] = (message.content, value)
+        finalize(message, _hashes.pop, id(message), None).atexit = False
+    _hashes[id(message)] = _Hashed(parts=parts, sizes=sizes, value=value)
     return value
 
 
-_hashes: dict[int, tuple[object, str]] = {}
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Hashed:
+    """A hash with what it was made of: the very objects, and their sizes, which show what was added in place."""
+
+    parts: tuple[object, ...]
+    sizes: tuple[int, ...]
+    value: str
+
+
+_hashes: dict[int, _Hashed] = {}
 """Hashes by object identity; an entry lives as long as its message. A cache, not state: losing it changes nothing."""
+
+
+def _mark(message: BaseMessage) -> tuple[tuple[object, ...], tuple[int, ...]]:
+    content, extra = message.content, message.additional_kwargs
+    if isinstance(message, AIMessage):
+        calls, invalid = message.tool_calls, message.invalid_tool_calls
+        return (content, extra, calls, invalid), (len(content), len(extra), len(calls), len(invalid))
+    return (content, extra), (len(content), len(extra))
 
 
 def _seen(message: BaseMessage) -> Mapping[str, object]:
@@ -232,7 +293,7 @@ def _block(index: int, part: object) -> Block:
 
 
 def _kind(kind: str) -> BlockKind:
-    if kind in _CALLS or kind == "functionCall":
+    if kind in _CALLS or kind in _NATIVE_CALLS or kind == "functionCall":
         return "call"
     if kind in _ANSWERS or kind == "functionResponse":
         return "answer"
@@ -261,21 +322,44 @@ def _call_id(raw: Mapping[str, object]) -> str | None:
 
 
 def _call_in_content(block: Block) -> Call:
-    raw = cast("Mapping[str, object]", block.raw)
-    source = cast("Mapping[str, object]", raw.get("functionCall") or raw.get("value") or raw)
-    args = next((source[key] for key in ("args", "input", "arguments") if key in source), {})
-    name = _string(source.get("name")) or "unknown"
-    if isinstance(args, str):
-        try:
-            parsed = json.loads(args or "{}")
-        except ValueError:
-            return Call(id=block.call_id, name=name, args=args, valid=False)
-        if isinstance(parsed, dict):
-            return Call(id=block.call_id, name=name, args=parsed, valid=True)
-        return Call(id=block.call_id, name=name, args=args, valid=False)
+    raw = unwrapped(block)
+    source = cast("Mapping[str, object]", raw.get("functionCall") or raw)
+    name = _string(source.get("name"))
+    args, valid = _arguments(block.type, source)
+    return Call(
+        id=block.call_id,
+        name=name or (block.type if block.type in _NATIVE_CALLS else ""),
+        args=args,
+        valid=valid,
+        block=block.index,
+        lifted=False,
+        native=block.type in _NATIVE_CALLS,
+    )
+
+
+def _arguments(kind: str, source: Mapping[str, object]) -> tuple[Mapping[str, object] | str, bool]:
+    """The arguments of a call in the content, and whether they parse to an object."""
+    if kind in _NATIVE_CALLS:
+        return {}, True
+    args = next((source[key] for key in ("args", "input", "arguments") if source.get(key)), None)
+    if args is None:  # a block of a stream that was cut off holds the text so far
+        args = source.get("partial_json") or {}
+    if kind == "custom_tool_call":  # free text by definition; LangChain's own name for it is `__arg1`
+        return {"__arg1": args}, True
     if isinstance(args, Mapping):
-        return Call(id=block.call_id, name=name, args=cast("Mapping[str, object]", args), valid=True)
-    return Call(id=block.call_id, name=name, args=str(args), valid=False)
+        return cast("Mapping[str, object]", args), kind != "invalid_tool_call"
+    if isinstance(args, str):
+        parsed = _json_object(args)
+        return (args, False) if parsed is None else (parsed, kind != "invalid_tool_call")
+    return str(args), False
+
+
+def _json_object(text: str) -> Mapping[str, object] | None:
+    try:
+        parsed = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return parsed if isinstance(parsed, dict) else None
 
 
 def _reasoning_text(raw: Mapping[str, object]) -> str:

@@ -5,6 +5,7 @@ their results interleaved. A result answers the latest call before it with its i
 open call is an orphan. A history may be cut only where no call before the cut is answered after it.
 """
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -52,22 +53,30 @@ class Unit:
 
 
 def pair(messages: Sequence[BaseMessage]) -> Pairing:
-    """Match every answer of a message list to its call, in linear time."""
+    """Match every answer of a message list to its call, in linear time.
+
+    Within a message, calls with the same id are answered in the order in which they were made. A missing id counts as
+    the empty one, so that servers without ids pair by order.
+    """
     made: list[tuple[Call, int]] = []
     answered: dict[int, int] = {}
-    open_calls: dict[str, list[int]] = {}
+    open_calls: dict[str, list[deque[int]]] = {}
     orphans: list[tuple[int, str]] = []
     for index, message in enumerate(messages):
         for call_id in answers_of(message):
             waiting = open_calls.get(call_id)
             if waiting:
-                answered[waiting.pop()] = index
+                answered[waiting[-1].popleft()] = index
+                if not waiting[-1]:
+                    waiting.pop()
             else:
                 orphans.append((index, call_id))
+        mine: dict[str, deque[int]] = {}
         for call in calls_of(message):
-            if call.id is not None:
-                open_calls.setdefault(call.id, []).append(len(made))
+            mine.setdefault(call.id or "", deque()).append(len(made))
             made.append((call, index))
+        for call_id, numbers in mine.items():
+            open_calls.setdefault(call_id, []).append(numbers)
     return Pairing(
         calls=tuple(
             PairedCall(call=call, made_by=index, answered_by=answered.get(number))
