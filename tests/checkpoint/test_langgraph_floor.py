@@ -52,22 +52,24 @@ def _ask(graph: Any, config: Any, name: str) -> list[str]:
 
 
 def _run_and_fork(schema: type, saver: BaseCheckpointSaver[Any]) -> list[list[str]]:
-    """The live states of: first turn, second turn, a fork from after the first, one more turn on the fork."""
-    graph = _graph(schema, saver)
-    config: Any = {"configurable": {"thread_id": "t"}}
-    live = [_ask(graph, config, "first")]
-    after_first = graph.get_state(config).config
-    live.append(_ask(graph, config, "abandoned"))
-    live.append(_ask(graph, after_first, "fork"))
-    live.append(_ask(graph, config, "on the fork"))
+    """Two turns, then a fork from each checkpoint of them (by an update, then a turn), each in a thread of its own."""
+    live = []
+    for at in range(6):
+        graph = _graph(schema, saver)
+        config: Any = {"configurable": {"thread_id": f"t{at}"}}
+        _ask(graph, config, "first")
+        _ask(graph, config, "abandoned")
+        points = [state.config for state in graph.get_state_history(config)]
+        fork = graph.update_state(points[at], {"messages": [HumanMessage("fork", id="fork")]}, as_node="answer")
+        live.append(_ask(graph, fork, "next"))
     return live
 
 
 def _history(schema: type, saver: BaseCheckpointSaver[Any]) -> list[list[str]]:
-    config: Any = {"configurable": {"thread_id": "t"}}
     return [
         [message.id for message in state.values.get("messages", [])]
-        for state in _graph(schema, saver).get_state_history(config)
+        for at in range(6)
+        for state in _graph(schema, saver).get_state_history({"configurable": {"thread_id": f"t{at}"}})
     ]
 
 
@@ -81,20 +83,20 @@ class TestTheFloor:
 
     @pytest.mark.parametrize("store", ["memory", "sqlite"])
     def test_a_fork_does_not_take_the_abandoned_branch(self, store: str, tmp_path: Path) -> None:
-        """Run, run, fork from the first, reload: at every checkpoint the plain channel's messages (fault 162)."""
-        histories = []
+        """Run, run, fork from each checkpoint, reload: at every checkpoint the plain channel's messages (fault 162)."""
+        runs = []
         for schema in (Plain, Log):
             if store == "memory":
                 memory = InMemorySaver()
                 live = _run_and_fork(schema, memory)
-                histories.append(_history(schema, memory))
+                runs.append((live, _history(schema, memory)))
             else:
                 path = str(tmp_path / f"{schema.__name__}.db")
                 with SqliteSaver.from_conn_string(path) as saver:
                     live = _run_and_fork(schema, saver)
                 with SqliteSaver.from_conn_string(path) as saver:
-                    histories.append(_history(schema, saver))
-            assert live[2] == ["first", "first-answer", "fork", "fork-answer"]
-            assert live[3] == [*live[2], "on the fork", "on the fork-answer"]
-        plain, log = histories
-        assert log == plain
+                    runs.append((live, _history(schema, saver)))
+        (plain_live, plain_history), (log_live, log_history) = runs
+        assert log_live == plain_live
+        assert log_history == plain_history
+        assert plain_live[2] == ["first", "first-answer", "fork", "next", "next-answer"]

@@ -15,8 +15,8 @@ in two calls they do not) and gives random ids, which on replay would differ fro
   log: only what follows the last of them counts, an overwrite's own value included.
 - No id, time or counter is made here, and neither the state nor a message is edited: the result is a new list.
 
-A batch of plain appends to a typed log costs one copy of the list and one scan of the ids at C speed; the index by id,
-the expensive part on long logs, is built only when a write changes what is there.
+A batch of plain appends to a typed log costs one copy of the list and one scan of its types and ids at C speed (0.1 us
+a message); only a write that changes what is there looks for the places of the ids that it names.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -133,11 +133,12 @@ def _only_appends(log: Sequence[BaseMessage], pending: Sequence[BaseMessage]) ->
     return len(new) == len(ids) and new.isdisjoint(map(_id_of, log))
 
 
-def _merge(log: Sequence[BaseMessage], pending: Iterable[BaseMessage]) -> list[BaseMessage]:
+def _merge(log: Sequence[BaseMessage], pending: Sequence[BaseMessage]) -> list[BaseMessage]:
     merged: list[BaseMessage | None] = list(log)
+    touched = {message.id for message in pending if message.id}
     places: dict[str, list[int]] = {}
     for place, message in enumerate(log):
-        if message.id:
+        if message.id in touched and message.id:
             # A log that another reducer wrote may hold an id twice; a removal must take them all.
             places.setdefault(message.id, []).append(place)
     for message in pending:
