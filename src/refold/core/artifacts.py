@@ -1,0 +1,70 @@
+"""Names of artifacts: where content that leaves the window is stored.
+
+Every path is derived from content, so that storing the same thing twice names the same file, and two different things
+never share one. Path components made from ids that somebody else chose go through `refold.core.paths.safe_name`.
+"""
+
+from dataclasses import dataclass
+
+from refold.core.canonical import digest
+from refold.core.paths import safe_name
+
+_SHORT = 12
+
+_EXTENSIONS = {
+    "image/png": "png",
+    "image/jpeg": "jpg",
+    "image/gif": "gif",
+    "image/webp": "webp",
+    "image/bmp": "bmp",
+    "image/svg+xml": "svg",
+    "audio/wav": "wav",
+    "audio/x-wav": "wav",
+    "audio/mpeg": "mp3",
+    "audio/mp3": "mp3",
+    "audio/ogg": "ogg",
+    "video/mp4": "mp4",
+    "video/webm": "webm",
+    "application/pdf": "pdf",
+    "application/json": "json",
+    "text/plain": "txt",
+    "text/csv": "csv",
+    "text/markdown": "md",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Artifact:
+    """Content that is to be stored before anything in the window may point at it."""
+
+    path: str
+    data: bytes
+
+    @property
+    def digest(self) -> str:
+        return digest(self.data)
+
+
+def result_path(thread: str, call_id: str, text: str) -> str:
+    """Where a large tool result is stored."""
+    return f"/results/{safe_name(thread)}/{safe_name(call_id)}-{digest(text)[:_SHORT]}"
+
+
+def input_path(thread: str, message_key: str, text: str) -> str:
+    """Where an over-long human message is stored."""
+    return f"/inputs/{safe_name(thread)}/{safe_name(message_key)}-{digest(text)[:_SHORT]}.md"
+
+
+def media_path(data: bytes, mime: str | None) -> str:
+    """Where inline media is stored: once per content."""
+    return f"/media/{digest(data)}.{_EXTENSIONS.get((mime or '').lower(), 'bin')}"
+
+
+def history_path(thread: str, sequence: int, span_digest: str) -> str:
+    """Where the messages that a summary covers are stored, one file per fold."""
+    return f"/history/{safe_name(thread)}/{sequence:04d}-{span_digest[:_SHORT]}.md"
+
+
+def summary_path(key: str) -> str:
+    """Where a summary is stored under the key of the span that it covers."""
+    return f"/summaries/{key}.json"

@@ -1,0 +1,96 @@
+"""The log as the fold sees it: an immutable snapshot of the messages, each with a key.
+
+A key is the message's id; a message without one gets a key from its content, and a key that stands in the log already
+gets a number (recordings and foreign stores do hold duplicate ids). Keys are stable while the log only grows.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from langchain_core.messages import BaseMessage
+
+from refold.core.folds import Anchor, Span, span_digest
+from refold.core.messages import content_hash, is_record, role_of
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Log:
+    """A snapshot. `positions` maps each key to its index."""
+
+    messages: tuple[BaseMessage, ...]
+    keys: tuple[str, ...]
+    positions: Mapping[str, int]
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+    def anchor(self, index: int) -> Anchor:
+        """The key and content hash of the message at an index."""
+        return Anchor(key=self.keys[index], hash=content_hash(self.messages[index]))
+
+    def anchors(self, start: int, stop: int) -> tuple[Anchor, ...]:
+        return tuple(self.anchor(index) for index in range(start, stop))
+
+    def find(self, anchor: Anchor) -> int | None:
+        """The index of a message that is still what the anchor says, or None."""
+        index = self.positions.get(anchor.key)
+        if index is None or content_hash(self.messages[index]) != anchor.hash:
+            return None
+        return index
+
+    def locate(self, span: Span) -> tuple[int, int] | None:
+        """`[start, stop)` of a span, or None when the log has changed under it."""
+        start = self.positions.get(span.first.key)
+        if start is None or start + span.count > len(self):
+            return None
+        stop = start + span.count
+        if self.keys[stop - 1] != span.last.key or span_digest(self.anchors(start, stop)) != span.digest:
+            return None
+        return start, stop
+
+    def first_human(self) -> int | None:
+        """The index of the task: the first human message."""
+        return next((i for i, m in enumerate(self.messages) if _is_user(m)), None)
+
+    def newest_human(self) -> int | None:
+        """The index of the newest human message."""
+        return next((i for i in range(len(self) - 1, -1, -1) if _is_user(self.messages[i])), None)
+
+
+EMPTY_LOG = Log(messages=(), keys=(), positions={})
+
+
+def extend_log(previous: Log, messages: Sequence[BaseMessage]) -> Log | None:
+    """The log that `previous` has grown to, or None when it did not only grow.
+
+    Equal messages count as the same (a thread read again from its checkpoint is made of new objects); the snapshot
+    keeps the objects that it had, with all that is cached about them.
+    """
+    known = len(previous)
+    if len(messages) < known or previous.messages != tuple(messages[:known]):
+        return None
+    if len(messages) == known:
+        return previous
+    return _append(previous, messages[known:])
+
+
+def read_log(messages: Sequence[BaseMessage]) -> Log:
+    """The snapshot of a message list."""
+    return _append(EMPTY_LOG, messages)
+
+
+def _append(log: Log, messages: Sequence[BaseMessage]) -> Log:
+    positions = dict(log.positions)
+    keys = list(log.keys)
+    for message in messages:
+        base = message.id or f"~{content_hash(message)[:16]}"
+        key, number = base, 2
+        while key in positions:
+            key, number = f"{base}#{number}", number + 1
+        positions[key] = len(keys)
+        keys.append(key)
+    return Log(messages=(*log.messages, *messages), keys=tuple(keys), positions=positions)
+
+
+def _is_user(message: BaseMessage) -> bool:
+    return role_of(message) == "human" and not is_record(message)

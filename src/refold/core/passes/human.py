@@ -1,0 +1,34 @@
+"""`human`: an over-long human message in history is shown as a preview and a path. Never paraphrased."""
+
+from collections.abc import Mapping
+
+from langchain_core.messages import BaseMessage
+
+from refold.core.artifacts import Artifact, input_path
+from refold.core.canonical import Json
+from refold.core.messages import is_record, role_of, text_of
+from refold.core.passes.base import Proposal, Scope, tokens_of
+from refold.core.passes.result import previewed, with_text
+
+
+def propose(message: BaseMessage, key: str, scope: Scope) -> Proposal | None:
+    """Move the text of a long human message to a file and preview it."""
+    if role_of(message) != "human" or is_record(message) or scope.file_reader is None:
+        return None
+    text = text_of(message)
+    tokens = tokens_of(text)
+    if tokens < max(scope.policy.human_min, 2 * scope.policy.preview):
+        return None
+    path = input_path(scope.thread, key, text)
+    return Proposal(
+        data={
+            "path": path, "reader": scope.file_reader, "budget": scope.policy.preview, "characters": len(text),
+            "tokens": tokens,
+        },
+        artifacts=(Artifact(path=path, data=text.encode("utf-8", "surrogatepass")),),
+    )  # fmt: skip
+
+
+def show(message: BaseMessage, data: Mapping[str, Json]) -> BaseMessage:
+    """The message with its text replaced by reference and preview."""
+    return with_text(message, previewed("input", text_of(message), data))

@@ -1,0 +1,63 @@
+"""`result`: a large tool result is shown as a typed preview and a path. The whole text is stored first."""
+
+from collections.abc import Mapping
+from typing import cast
+
+from langchain_core.messages import BaseMessage, ToolMessage
+
+from refold.core.artifacts import Artifact, result_path
+from refold.core.canonical import Json
+from refold.core.messages import REFOLD_KEY, text_of, with_content
+from refold.core.passes.base import Proposal, Scope, mark, tokens_of
+from refold.core.preview import preview
+from refold.core.record import escape_record
+
+
+def propose(message: BaseMessage, key: str, scope: Scope) -> Proposal | None:
+    """Move the text of a result to a file and preview it, where the preview is at most half of it."""
+    if not isinstance(message, ToolMessage) or scope.file_reader is None or not is_movable(message, scope):
+        return None
+    text = text_of(message)
+    tokens = tokens_of(text)
+    if tokens < max(scope.policy.result_min, 2 * scope.policy.preview):
+        return None
+    path = result_path(scope.thread, message.tool_call_id or key, text)
+    return Proposal(
+        data={
+            "path": path, "reader": scope.file_reader, "budget": scope.policy.preview, "characters": len(text),
+            "tokens": tokens,
+        },
+        artifacts=(Artifact(path=path, data=text.encode("utf-8", "surrogatepass")),),
+    )  # fmt: skip
+
+
+def is_movable(message: ToolMessage, scope: Scope) -> bool:
+    """Whether the policy lets a result leave the window: not a reader's, and not the stub of one that left before."""
+    return message.name not in scope.policy.exclude_tools and REFOLD_KEY not in message.additional_kwargs
+
+
+def show(message: BaseMessage, data: Mapping[str, Json]) -> BaseMessage:
+    """The result with its text replaced by reference and preview; media blocks stay where they are."""
+    return with_text(message, previewed("result", text_of(message), data))
+
+
+def previewed(what: str, text: str, data: Mapping[str, Json]) -> str:
+    """The reference and preview that stand for a long text."""
+    path, reader = str(data["path"]), str(data["reader"])
+    shown = preview(text, budget=int(cast("int", data["budget"])), count=tokens_of)
+    reference = mark(
+        what, path=path, characters=str(data["characters"]), tokens=str(data["tokens"]), read=f'{reader}("{path}")'
+    )
+    return f'{reference}\n<record kind="preview" of="{shown.kind}">\n{escape_record(shown.text)}\n</record>'
+
+
+def with_text(message: BaseMessage, text: str) -> BaseMessage:
+    """The message with one text in place of all its text blocks, before whatever else it holds."""
+    if isinstance(message.content, str):
+        return with_content(message, text)
+    rest = [
+        block
+        for block in message.content
+        if not isinstance(block, str) and block.get("type") not in ("text", "output_text", "input_text")
+    ]
+    return with_content(message, [{"type": "text", "text": text}, *rest] if rest else text)

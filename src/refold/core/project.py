@@ -1,0 +1,340 @@
+"""Projection: log and folds in, window out. Pure: the same input gives the same bytes, in any process.
+
+What the model sees is walked out of the log in order. A message that an items fold names is shown by its pass; a span
+that a summary covers is one segment message at the place of the span; STATE stands after the last segment; then pairing
+is repaired in view. A fold that no longer fits the log (a removal, an edit, a fork to before it) is void: the originals
+show again, and `Window.void` says so.
+
+A window can be grown from the one before it. When the log only grew and the folds are the same, the work is that of the
+new messages: entries that can no longer change are shared with the earlier window (`Window.shared` of them), which is
+also what makes the next request a prefix extension of the last one.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from langchain_core.messages import BaseMessage, HumanMessage
+
+from refold.core.canonical import Json
+from refold.core.folds import ITEM_KINDS, SPAN_KINDS, Fold, Item, Unreadable, read_folds
+from refold.core.log import EMPTY_LOG, Log, extend_log, read_log
+from refold.core.messages import REFOLD_KEY
+from refold.core.passes import ITEM_PASSES
+from refold.core.repair import drop_bound_reasoning, repair
+from refold.core.rounds import units_of
+
+EntryKind: TypeAlias = Literal["log", "item", "segment", "state", "repair"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entry:
+    """One message of a window and where it comes from: the log messages `[start, stop)` and the folds that acted."""
+
+    message: BaseMessage
+    kind: EntryKind
+    start: int
+    stop: int
+    folds: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Void:
+    """A fold that no longer fits the log, and why."""
+
+    fold: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Segment:
+    """A span fold in force, and the log messages that it stands for."""
+
+    fold: Fold
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Window:
+    """What the model sees, and how it came about.
+
+    `folds` are all readable folds of the state in order, `segments` the span folds in force, `items` the item folds in
+    force by log index. `shared` leading entries are the same objects as in the window that this one was grown from.
+    """
+
+    log: Log
+    raw_folds: Sequence[Mapping[str, Json]]
+    folds: tuple[Fold, ...]
+    unreadable: tuple[Unreadable, ...]
+    void: tuple[Void, ...]
+    segments: tuple[Segment, ...]
+    items: Mapping[int, tuple[tuple[Fold, Item], ...]]
+    entries: tuple[Entry, ...]
+    shared: int
+    _plain: tuple[Entry, ...] = field(repr=False)
+    _settled: tuple[int, int] = field(repr=False)
+
+    @property
+    def messages(self) -> list[BaseMessage]:
+        """The messages for the request."""
+        return [entry.message for entry in self.entries]
+
+    @property
+    def settled(self) -> int:
+        """Entries before this index form whole, closed units: messages to come cannot change them."""
+        return self._settled[1]
+
+    def hidden(self) -> frozenset[int]:
+        """Indexes of the log messages that stand in the window only by their segment."""
+        return frozenset(
+            index
+            for segment in self.segments
+            for index in range(segment.start, segment.stop)
+            if self.log.keys[index] not in segment.fold.kept
+        )
+
+    def boundary(self) -> int:
+        """The log index after the newest message that any fold in force was made at: messages before it may have
+        been sent otherwise than they are shown now."""
+        positions = self.log.positions
+        return max((positions[f.at.key] + 1 for f in self.folds if f.at.key in positions), default=0)
+
+
+def project(
+    messages: Sequence[BaseMessage], folds: Sequence[Mapping[str, Json]], *, previous: Window | None = None
+) -> Window:
+    """The window of a log and its folds.
+
+    `previous` is an earlier window of the same thread, if there is one at hand: it changes the cost, never the result.
+    """
+    if previous is not None:
+        log = extend_log(previous.log, messages)
+        if log is not None and folds == previous.raw_folds:
+            return _grow(previous, log)
+        return _walk(log or read_log(messages), folds, previous)
+    return _walk(extend_log(EMPTY_LOG, messages) or EMPTY_LOG, folds, None)
+
+
+def segment_message(fold: Fold) -> HumanMessage:
+    """The window message of a summary, a merge or STATE."""
+    return HumanMessage(
+        content=fold.text, id=fold.id, additional_kwargs={REFOLD_KEY: {"kind": fold.kind, "fold": fold.id}}
+    )
+
+
+def shown(message: BaseMessage, acting: Sequence[tuple[Fold, Item]]) -> BaseMessage:
+    """A log message as the item folds on it show it, in the order in which they were made."""
+    cleared = max((n for n, (fold, _) in enumerate(acting) if fold.kind == "clear"), default=-1)
+    for number, (fold, item) in enumerate(acting):
+        if fold.kind == "result" and number < cleared:
+            continue  # a preview that was cleared later
+        message = ITEM_PASSES[fold.kind].show(message, item.data)
+    return message
+
+
+def _grow(previous: Window, log: Log) -> Window:
+    if log is previous.log:
+        return previous if previous.shared == len(previous.entries) else _with_shared(previous)
+    new = tuple(
+        Entry(message=log.messages[index], kind="log", start=index, stop=index + 1)
+        for index in range(len(previous.log), len(log))
+    )
+    plain = previous._plain + new
+    settled_plain, settled_out = previous._settled
+    tail, settled = _repaired(plain[settled_plain:])
+    entries = previous.entries[:settled_out] + tail
+    return Window(
+        log=log,
+        raw_folds=previous.raw_folds,
+        folds=previous.folds,
+        unreadable=previous.unreadable,
+        void=previous.void,
+        segments=previous.segments,
+        items=previous.items,
+        entries=entries,
+        shared=_common(previous.entries, entries, settled_out),
+        _plain=plain,
+        _settled=(settled_plain + settled[0], settled_out + settled[1]),
+    )
+
+
+def _with_shared(window: Window) -> Window:
+    return Window(
+        log=window.log,
+        raw_folds=window.raw_folds,
+        folds=window.folds,
+        unreadable=window.unreadable,
+        void=window.void,
+        segments=window.segments,
+        items=window.items,
+        entries=window.entries,
+        shared=len(window.entries),
+        _plain=window._plain,
+        _settled=window._settled,
+    )
+
+
+def _walk(log: Log, raw: Sequence[Mapping[str, Json]], previous: Window | None) -> Window:
+    folds, unreadable = read_folds(raw)
+    undone = frozenset(identity for fold in folds for identity in fold.undone)
+    active = [fold for fold in folds if fold.id not in undone]
+    segments, void = _segments(log, active)
+    items, void_items = _items(log, active)
+    state = _state(active, segments)
+    plain = tuple(_plain_entries(log, segments, items, state, _reusable(previous, log)))
+    entries, settled = _repaired(plain)
+    return Window(
+        log=log,
+        raw_folds=list(raw),
+        folds=folds,
+        unreadable=unreadable,
+        void=void + void_items,
+        segments=segments,
+        items=items,
+        entries=entries,
+        shared=_common(previous.entries, entries, 0) if previous is not None else 0,
+        _plain=plain,
+        _settled=settled,
+    )
+
+
+def _segments(log: Log, folds: Sequence[Fold]) -> tuple[tuple[Segment, ...], tuple[Void, ...]]:
+    """The span folds in force, in log order. The newest wins where two overlap, so a merge stands for what it merged,
+    and what it merged acts again when the merge is void."""
+    segments: list[Segment] = []
+    void: list[Void] = []
+    for fold in reversed(folds):
+        if fold.kind not in SPAN_KINDS:
+            continue
+        place = log.locate(fold.span)
+        if place is None:
+            void.append(Void(fold=fold.id, reason="the log changed under it"))
+        elif not any(place[0] < other.stop and other.start < place[1] for other in segments):
+            segments.append(Segment(fold=fold, start=place[0], stop=place[1]))
+    return tuple(sorted(segments, key=lambda segment: segment.start)), tuple(reversed(void))
+
+
+def _items(log: Log, folds: Sequence[Fold]) -> tuple[Mapping[int, tuple[tuple[Fold, Item], ...]], tuple[Void, ...]]:
+    acting: dict[int, list[tuple[Fold, Item]]] = {}
+    void: list[Void] = []
+    for fold in folds:
+        if fold.kind not in ITEM_KINDS:
+            continue
+        lost = 0
+        for item in fold.items:
+            index = log.find(item.anchor)
+            if index is None:
+                lost += 1
+            else:
+                acting.setdefault(index, []).append((fold, item))
+        if lost:
+            void.append(Void(fold=fold.id, reason=f"{lost} of its messages changed or are gone"))
+    return {index: tuple(found) for index, found in acting.items()}, tuple(void)
+
+
+def _state(folds: Sequence[Fold], segments: Sequence[Segment]) -> Fold | None:
+    """The newest STATE, as long as there is a segment for it to stand after."""
+    return next((fold for fold in reversed(folds) if fold.kind == "state"), None) if segments else None
+
+
+_Shown: TypeAlias = Mapping[tuple[int, tuple[str, ...]], BaseMessage]
+
+
+def _reusable(previous: Window | None, log: Log) -> _Shown:
+    """Messages that an earlier window shows by the same folds: rendering a preview again would give the same bytes."""
+    if previous is None:
+        return {}
+    same = {i for i in previous.items if i < len(log) and log.messages[i] is previous.log.messages[i]}
+    return {(e.start, e.folds): e.message for e in previous._plain if e.kind == "item" and e.start in same}
+
+
+def _plain_entries(
+    log: Log,
+    segments: Sequence[Segment],
+    items: Mapping[int, tuple[tuple[Fold, Item], ...]],
+    state: Fold | None,
+    reusable: _Shown,
+) -> list[Entry]:
+    """The entries before pairing is repaired."""
+    entries: list[Entry] = []
+    bound = max((log.positions.get(s.fold.at.key, -1) + 1 for s in segments), default=0)
+    index = 0
+    remaining = list(segments)
+    while index < len(log):
+        if remaining and remaining[0].start == index:
+            segment = remaining.pop(0)
+            entries.append(
+                Entry(
+                    message=segment_message(segment.fold), kind="segment", start=segment.start, stop=segment.stop,
+                    folds=(segment.fold.id,),
+                )
+            )  # fmt: skip
+            kept = [i for i in range(segment.start, segment.stop) if log.keys[i] in segment.fold.kept]
+            entries += [_entry(log, i, items, bound, reusable) for i in kept]
+            index = segment.stop
+            if not remaining and state is not None:
+                at = Entry(message=segment_message(state), kind="state", start=index, stop=index, folds=(state.id,))
+                entries.append(at)
+            continue
+        entries.append(_entry(log, index, items, bound, reusable))
+        index += 1
+    return entries
+
+
+def _entry(
+    log: Log, index: int, items: Mapping[int, tuple[tuple[Fold, Item], ...]], bound: int, reusable: _Shown
+) -> Entry:
+    message = log.messages[index]
+    acting = items.get(index, ())
+    ids = tuple(fold.id for fold, _ in acting)
+    if acting:
+        message = reusable.get((index, ids)) or shown(message, acting)
+    if index < bound:
+        message = drop_bound_reasoning(message)
+    return Entry(message=message, kind="item" if acting else "log", start=index, stop=index + 1, folds=ids)
+
+
+def _repaired(plain: tuple[Entry, ...]) -> tuple[tuple[Entry, ...], tuple[int, int]]:
+    """The entries with pairing repaired, and how many (plain, repaired) entries no later message can change.
+
+    A unit with an open call is not settled: its answer may still come.
+    """
+    before = [entry.message for entry in plain]
+    units = units_of(before)
+    settled = 0
+    for unit in units[:-1]:
+        if unit.open:
+            break
+        settled = unit.stop
+    fixed = repair(before)
+    if not fixed.repairs:
+        return plain, (settled, settled)
+    entries = _matched(plain, fixed.messages)
+    first = repair(before[:settled])
+    return entries, (settled, len(first.messages))
+
+
+def _matched(plain: Sequence[Entry], messages: Sequence[BaseMessage]) -> tuple[Entry, ...]:
+    """Entries for repaired messages: the same object keeps its entry, anything else is an entry of the repair, placed
+    at the log message before it."""
+    by_object = {id(entry.message): entry for entry in plain}
+    entries: list[Entry] = []
+    place = plain[0].start if plain else 0
+    for message in messages:
+        entry = by_object.get(id(message))
+        if entry is None:
+            entry = Entry(message=message, kind="repair", start=place, stop=place)
+        place = entry.stop
+        entries.append(entry)
+    return tuple(entries)
+
+
+def _common(before: Sequence[Entry], after: Sequence[Entry], known: int) -> int:
+    """How many leading entries of two windows are the same objects or carry the same message object."""
+    count = known
+    for old, new in zip(before[known:], after[known:], strict=False):
+        if old.message is not new.message:
+            break
+        count += 1
+    return count
