@@ -8,6 +8,7 @@ from langchain_core.messages import BaseMessage
 from refold.core.artifacts import Artifact
 from refold.core.canonical import Json
 from refold.core.estimate import estimate_text
+from refold.core.messages import blocks_of
 from refold.core.policy import Policy
 
 MARK_OPEN = "⟦refold:"
@@ -64,6 +65,11 @@ def is_reference(block: object) -> bool:
         return False
     text = block.get("text")
     return isinstance(text, str) and text.startswith(MARK_OPEN)
+
+
+def own_text(message: BaseMessage) -> str:
+    """The text of a message without the references that a pass wrote into it."""
+    return "\n".join(b.text for b in blocks_of(message) if b.kind == "text" and b.text and not is_reference(b.raw))
 
 
 def beside_text(content: Sequence[object]) -> list[object]:

@@ -6,18 +6,18 @@ from langchain_core.messages import BaseMessage, ToolMessage
 
 from refold.core.artifacts import Artifact, result_path
 from refold.core.canonical import Json
-from refold.core.messages import content_hash, text_of, with_content
-from refold.core.passes.base import Proposal, Scope, mark, tokens_of
-from refold.core.passes.result import is_movable
+from refold.core.messages import content_hash
+from refold.core.passes.base import Proposal, Scope, mark, own_text, tokens_of
+from refold.core.passes.result import is_movable, with_text
 
 
 def propose(message: BaseMessage, key: str, scope: Scope) -> Proposal | None:
     """Move a result to a file, whole, and leave one line."""
     if not isinstance(message, ToolMessage) or scope.file_reader is None or not is_movable(message, scope):
         return None
-    text = text_of(message)
+    text = own_text(message)
     tokens = tokens_of(text)
-    if tokens < scope.policy.clear_min or not isinstance(message.content, str | list):
+    if tokens < scope.policy.clear_min:
         return None
     path = result_path(scope.thread, message.tool_call_id or key, text)
     return Proposal(
@@ -32,7 +32,4 @@ def show(message: BaseMessage, data: Mapping[str, Json]) -> BaseMessage:
     """The result as one line. Media blocks that a `media` fold has not moved stay."""
     path, reader = str(data["path"]), str(data["reader"])
     line = mark("cleared", path=path, characters=str(data["characters"]), read=f'{reader}("{path}")')
-    if isinstance(message.content, str):
-        return with_content(message, line)
-    media = [block for block in message.content if not isinstance(block, str) and block.get("type") != "text"]
-    return with_content(message, [{"type": "text", "text": line}, *media] if media else line)
+    return with_text(message, line)

@@ -6,8 +6,8 @@ from langchain_core.messages import BaseMessage
 
 from refold.core.artifacts import Artifact, input_path
 from refold.core.canonical import Json
-from refold.core.messages import is_record, role_of, text_of
-from refold.core.passes.base import Proposal, Scope, tokens_of
+from refold.core.messages import is_record, role_of
+from refold.core.passes.base import Proposal, Scope, own_text, tokens_of
 from refold.core.passes.result import previewed, with_text
 
 
@@ -15,7 +15,7 @@ def propose(message: BaseMessage, key: str, scope: Scope) -> Proposal | None:
     """Move the text of a long human message to a file and preview it."""
     if role_of(message) != "human" or is_record(message) or scope.file_reader is None:
         return None
-    text = text_of(message)
+    text = own_text(message)
     tokens = tokens_of(text)
     if tokens < max(scope.policy.human_min, 2 * scope.policy.preview):
         return None
@@ -31,4 +31,4 @@ def propose(message: BaseMessage, key: str, scope: Scope) -> Proposal | None:
 
 def show(message: BaseMessage, data: Mapping[str, Json]) -> BaseMessage:
     """The message with its text replaced by reference and preview."""
-    return with_text(message, previewed("input", text_of(message), data))
+    return with_text(message, previewed("input", own_text(message), data))

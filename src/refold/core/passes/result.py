@@ -7,17 +7,17 @@ from langchain_core.messages import BaseMessage, ToolMessage
 
 from refold.core.artifacts import Artifact, result_path
 from refold.core.canonical import Json
-from refold.core.messages import REFOLD_KEY, text_of, with_content
-from refold.core.passes.base import Proposal, Scope, mark, tokens_of
+from refold.core.messages import REFOLD_KEY, with_content
+from refold.core.passes.base import Proposal, Scope, beside_text, mark, own_text, tokens_of
 from refold.core.preview import preview
-from refold.core.record import escape_record
+from refold.core.record import escape_record, wrap_record
 
 
 def propose(message: BaseMessage, key: str, scope: Scope) -> Proposal | None:
     """Move the text of a result to a file and preview it, where the preview is at most half of it."""
     if not isinstance(message, ToolMessage) or scope.file_reader is None or not is_movable(message, scope):
         return None
-    text = text_of(message)
+    text = own_text(message)
     tokens = tokens_of(text)
     if tokens < max(scope.policy.result_min, 2 * scope.policy.preview):
         return None
@@ -38,7 +38,7 @@ def is_movable(message: ToolMessage, scope: Scope) -> bool:
 
 def show(message: BaseMessage, data: Mapping[str, Json]) -> BaseMessage:
     """The result with its text replaced by reference and preview; media blocks stay where they are."""
-    return with_text(message, previewed("result", text_of(message), data))
+    return with_text(message, previewed("result", own_text(message), data))
 
 
 def previewed(what: str, text: str, data: Mapping[str, Json]) -> str:
@@ -48,16 +48,13 @@ def previewed(what: str, text: str, data: Mapping[str, Json]) -> str:
     reference = mark(
         what, path=path, characters=str(data["characters"]), tokens=str(data["tokens"]), read=f'{reader}("{path}")'
     )
-    return f'{reference}\n<record kind="preview" of="{shown.kind}">\n{escape_record(shown.text)}\n</record>'
+    record = wrap_record(escape_record(shown.text), kind="preview", attributes={"of": shown.kind})
+    return f"{reference}\n{record}"
 
 
 def with_text(message: BaseMessage, text: str) -> BaseMessage:
     """The message with one text in place of all its text blocks, before whatever else it holds."""
     if isinstance(message.content, str):
         return with_content(message, text)
-    rest = [
-        block
-        for block in message.content
-        if not isinstance(block, str) and block.get("type") not in ("text", "output_text", "input_text")
-    ]
+    rest = beside_text(message.content)
     return with_content(message, [{"type": "text", "text": text}, *rest] if rest else text)
