@@ -163,8 +163,10 @@ def calls_of(message: BaseMessage) -> tuple[Call, ...]:
     lifted: dict[str | None, deque[int]] = {}
     for number, call in enumerate(calls):
         lifted.setdefault(call.id, deque()).append(number)
-    for block in blocks_of(message):
-        if block.kind != "call":
+    blocks = blocks_of(message)
+    hosted = {block.call_id for block in blocks if block.kind == "answer"}  # run by the provider, answered in place
+    for block in blocks:
+        if block.kind != "call" or (block.call_id in hosted and block.type in _NATIVE_CALLS):
             continue
         if same := lifted.get(block.call_id):
             number = same.popleft()
@@ -185,10 +187,13 @@ def unwrapped(block: Block) -> Mapping[str, object]:
 
 
 def answers_of(message: BaseMessage) -> tuple[str, ...]:
-    """The ids of the calls that a message answers: one for a `ToolMessage`, any number for result blocks."""
+    """The ids of the calls that a message answers: one for a `ToolMessage`, any number for result blocks of others.
+
+    An AI message answers nothing: results in it are of tools that the provider ran itself.
+    """
     if isinstance(message, ToolMessage):
         return (message.tool_call_id,)
-    if isinstance(message.content, str):
+    if isinstance(message.content, str) or isinstance(message, AIMessage):
         return ()
     return tuple(b.call_id for b in blocks_of(message) if b.kind == "answer" and b.call_id is not None)
 
