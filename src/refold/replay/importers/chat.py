@@ -32,9 +32,7 @@ from refold.replay.transcript import Transcript
 
 NAME: Final = "openai-chat"
 ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
-_KEYS: Final = tuple(
-    "messages traj trajectory history conversation conversations dialog input body request query".split()
-)
+_KEYS: Final = ("messages", "traj", "trajectory", "history", "conversation", "dialog", "input", "body", "request")
 _WRAPPING: Final = 3
 """Objects around a message list in the request logs that we know: at most `request`, `body`, `messages`."""
 
