@@ -19,7 +19,15 @@ from collections.abc import Iterator, Sequence
 from refold.core.messages import Block
 from refold.core.validate.common import check_blank, check_first, check_void
 from refold.core.validate.pairing import check_pairing
-from refold.core.validate.shape import Shape, Violation, is_signed_thinking, is_unsigned_thinking, is_void, made_by
+from refold.core.validate.shape import (
+    Shape,
+    Violation,
+    is_signed_thinking,
+    is_unsigned_thinking,
+    is_void,
+    made_by,
+    trailing_reasoning,
+)
 
 _SERVER_CALLS = frozenset({"server_tool_use", "mcp_tool_use"})
 
@@ -51,13 +59,24 @@ def _check_system(shapes: Sequence[Shape], *, continues: bool) -> Iterator[Viola
 
 
 def _check_server_tools(shapes: Sequence[Shape]) -> Iterator[Violation]:
-    """A server tool's result follows its use before the next human message; the last turn may still be running."""
-    running: dict[str, int] = {}
+    for index, block in loose_server_blocks(shapes):
+        if block.kind == "server_call":
+            detail = f"server tool use {block.call_id!r} has no result in its turn"
+            yield Violation(rule="unanswered-server-tool", index=index, detail=detail)
+        else:
+            detail = f"a {block.type!r} block without its server tool use {block.call_id!r}"
+            yield Violation(rule="orphan-server-result", index=index, detail=detail)
+
+
+def loose_server_blocks(shapes: Sequence[Shape]) -> Iterator[tuple[int, Block]]:
+    """Server tool uses without their result, and results without their use (fault 64), with the message's index.
+
+    A result follows its use before the next human message; the last turn may still be running.
+    """
+    running: dict[str, tuple[int, Block]] = {}
     for index, shape in enumerate(shapes):
         if shape.role == "human" and not shape.answers:
-            for call_id, start in running.items():
-                detail = f"server tool use {call_id!r} has no result in its turn"
-                yield Violation(rule="unanswered-server-tool", index=start, detail=detail)
+            yield from running.values()
             running = {}
         if shape.role != "ai":
             continue
@@ -65,10 +84,11 @@ def _check_server_tools(shapes: Sequence[Shape]) -> Iterator[Violation]:
             if block.call_id is None:
                 continue
             if _is_server_call(block, shape):
-                running[block.call_id] = index
+                if block.call_id in running:
+                    yield running[block.call_id]
+                running[block.call_id] = (index, block)
             elif _is_server_result(block, shape) and running.pop(block.call_id, None) is None:
-                detail = f"a {block.type!r} block without its server tool use {block.call_id!r}"
-                yield Violation(rule="orphan-server-result", index=index, detail=detail)
+                yield index, block
 
 
 def _is_server_call(block: Block, shape: Shape) -> bool:
@@ -95,7 +115,6 @@ def _check_thinking(index: int, shape: Shape) -> Iterator[Violation]:
     if called and min(called) < thoughts[0]:
         detail = "a call comes before the thinking that it belongs to"
         yield Violation(rule="thinking-after-call", index=index, detail=detail)
-    shown = [block.index for block in shape.blocks if block.kind != "text" or block.text.strip()]
-    if shown[-1] == thoughts[-1] and all(call.block is not None for call in shape.calls):
+    if any(is_signed_thinking(shape.blocks[at]) for at in trailing_reasoning(shape)):
         detail = "a message must not end with thinking"
         yield Violation(rule="thinking-last", index=index, detail=detail)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from refold.core.messages import Block
 from refold.core.validate.common import check_void
 from refold.core.validate.pairing import check_pairing
-from refold.core.validate.shape import Shape, Violation, dangling_reasoning, item_id, lacks_reasoning
+from refold.core.validate.shape import Shape, Violation, is_reasoning_item, item_id, lacks_reasoning, trailing_reasoning
 
 _SENT = frozenset({"function_call", "custom_tool_call", "tool_call"})
 _RESULTS = frozenset({"apply_patch_call_output", "shell_call_output", "local_shell_call_output"})
@@ -26,7 +26,7 @@ def check(shapes: Sequence[Shape]) -> Iterator[Violation]:
     for index, shape in enumerate(shapes):
         if shape.role != "ai" or not shape.blocks:
             continue
-        if dangling_reasoning(shape):
+        if any(is_reasoning_item(shape.blocks[at]) for at in trailing_reasoning(shape)):
             detail = "a reasoning item is not followed by the item that it led to"
             yield Violation(rule="reasoning-without-item", index=index, detail=detail)
         if lacks_reasoning(shape):

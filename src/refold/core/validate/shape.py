@@ -123,17 +123,24 @@ def item_id(block: Block) -> str | None:
 _ITEM_ID = re.compile(r"(rs|msg|fc|ctc|ws|fs|ci|ig|mcp|mcpl|mcpr|cu|lsh|sh|apc|cmp)_")
 
 
-def dangling_reasoning(shape: Shape) -> bool:
-    """Whether a Responses message ends with a reasoning item, so that the item that must follow it is missing."""
-    if any(call.block is None for call in shape.calls):  # sent after the content
-        return False
+def trailing_reasoning(shape: Shape) -> frozenset[int]:
+    """The blocks of bound reasoning that end a message, so that what they led to is missing.
+
+    OpenAI wants an item after a reasoning item, Anthropic a text or call after thinking (it gets no blank texts).
+    Calls that stand only in `tool_calls` are sent after the content, so they count.
+    """
+    found: set[int] = set()
+    if any(call.block is None for call in shape.calls):
+        return frozenset()
+    blank = False
     for block in reversed(shape.blocks):
-        if block.kind == "reasoning":
-            if is_reasoning_item(block):
-                return True
+        if is_signed_thinking(block) or (is_reasoning_item(block) and not blank):
+            found.add(block.index)
+        elif block.kind == "text" and not block.text.strip():
+            blank = True
         else:
-            return False
-    return False
+            break
+    return frozenset(found)
 
 
 def lacks_reasoning(shape: Shape) -> bool:
