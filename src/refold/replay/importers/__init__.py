@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from refold.errors import ConfigurationError, SessionFormatError
-from refold.replay.importers import chat, claude_code, codex
+from refold.replay.importers import chat, claude_code, codex, gemini_cli, langchain_dump, swe_agent
 from refold.replay.importers.damage import Skips
 from refold.replay.importers.source import KNOWN, Source, open_source
 from refold.replay.transcript import Transcript, join_transcripts, united
@@ -26,7 +26,7 @@ class Importer:
 
 def importers() -> tuple[Importer, ...]:
     """Every format, most particular first."""
-    modules = (claude_code, codex, chat)
+    modules = (claude_code, codex, gemini_cli, swe_agent, langchain_dump, chat)
     return tuple(Importer(name=module.NAME, detect=module.detect, read=module.read) for module in modules)
 
 
@@ -39,22 +39,26 @@ def read_transcripts(path: str | Path) -> Iterator[Transcript]:
     """Every dialogue of a recorded session, one at a time, in the order of the file.
 
     Files are recognised by content; gzip and UTF-16 are read too. Damage is skipped and counted in `skipped` of the
-    dialogue that it stands before (after the last one: of the last one). Raises `SessionFormatError` when the file
+    dialogue that it stands before (after the last one: of the last one). The dialogues of a file with several are named
+    after it and their number (`session#0`). Raises `SessionFormatError` when the file
     cannot be read, has no known format, or holds no message at all.
     """
     source = open_source(Path(path))
     importer = _importer(source)
     skips = Skips()
     held: Transcript | None = None
+    count = 0
     for transcript in importer.read(source, skips):
         if not transcript.messages:
             continue
         if held is not None:
-            yield held
+            yield replace(held, name=f"{held.name}#{count - 1}")
         held = replace(transcript, skipped=united((*transcript.skipped, *skips.take())))
+        count += 1
     if held is None:
         raise SessionFormatError(f"{path} looks like {importer.name}, but no message in it can be read")
-    yield replace(held, skipped=united((*held.skipped, *skips.take())))
+    name = held.name if count == 1 else f"{held.name}#{count - 1}"
+    yield replace(held, name=name, skipped=united((*held.skipped, *skips.take())))
 
 
 def read_transcript(path: str | Path, *, index: int = 0, join: bool = False) -> Transcript:

@@ -27,14 +27,12 @@ from refold.replay.importers.blocks import (
     usage_of,
 )
 from refold.replay.importers.damage import Skips, mapping, moment, sequence, string
+from refold.replay.importers.nesting import dialogues
 from refold.replay.importers.source import Record, Source
 from refold.replay.transcript import Transcript
 
 NAME: Final = "openai-chat"
 ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
-_KEYS: Final = ("messages", "traj", "trajectory", "history", "conversation", "dialog", "input", "body", "request")
-_WRAPPING: Final = 3
-"""Objects around a message list in the request logs that we know: at most `request`, `body`, `messages`."""
 
 
 def detect(sample: Sequence[object]) -> bool:
@@ -46,7 +44,6 @@ def read(source: Source, skips: Skips) -> Iterator[Transcript]:
     """Every dialogue of the file. Messages on lines of their own make one dialogue."""
     loose: list[Record] = []
     context: Mapping[str, object] = {}
-    count = 0
     for record in source.records(skips):
         if _is_message(record.value):
             loose.append(record)
@@ -54,8 +51,7 @@ def read(source: Source, skips: Skips) -> Iterator[Transcript]:
         found = False
         for messages, holder in _dialogues(record.value):
             found = True
-            yield _dialogue(messages, holder, name=f"{source.name}#{count}", skips=skips, line=record.line)
-            count += 1
+            yield _dialogue(messages, holder, name=source.name, skips=skips, line=record.line)
         if not found and tools_of(mapping(record.value).get("tools")):
             context = mapping(record.value)
         elif not found:
@@ -108,29 +104,10 @@ def _dialogue(
 
 def _dialogues(value: object) -> Iterator[tuple[Sequence[object], Mapping[str, object]]]:
     """(messages, the object that holds them) of every dialogue in a value."""
-    if _is_dialogue(value):
-        yield sequence(value), {}
-    elif isinstance(value, list):
-        for item in value:
-            yield from _dialogues(item)
-    elif turns := sequence(mapping(value).get("turns")):
-        holder = mapping(value)
-        yield from ((messages, holder) for messages in _longest_turns(turns))
-    elif (messages := _held(mapping(value), _WRAPPING)) is not None:
-        yield messages, mapping(value)
-
-
-def _held(value: Mapping[str, object], depth: int) -> Sequence[object] | None:
-    """The message list in an object: known keys first, then any other, then one object deeper."""
-    keys = [*(key for key in _KEYS if key in value), *(key for key in value if key not in _KEYS)]
-    for key in keys:
-        if _is_dialogue(value[key]):
-            return sequence(value[key])
-    if depth:
-        for key in keys:
-            if isinstance(value[key], dict) and (held := _held(mapping(value[key]), depth - 1)) is not None:
-                return held
-    return None
+    if turns := sequence(mapping(value).get("turns")):
+        yield from ((messages, mapping(value)) for messages in _longest_turns(turns))
+    else:
+        yield from dialogues(value, _is_message)
 
 
 def _longest_turns(turns: Sequence[object]) -> Iterator[Sequence[object]]:
@@ -161,10 +138,6 @@ def _is_message(value: object) -> bool:
     )
 
 
-def _is_dialogue(value: object) -> bool:
-    return isinstance(value, list) and any(_is_message(item) for item in value[:5])
-
-
 def _add_user(draft: Draft, message: Mapping[str, object], calls: CallIds) -> None:
     """A user message; Anthropic's result blocks in it become results of their own, before the rest."""
     time = moment(message.get("timestamp") or message.get("created_at"))
@@ -192,7 +165,7 @@ def _assistant(message: Mapping[str, object], ids: CallIds) -> AIMessage:
         blocks.append({"type": "refusal", "refusal": refusal})
     calls = [
         RecordedCall(id=ids.made(call.name, call.id), name=call.name, args=call.args)
-        for call in [*_recorded_calls(message), *(_block_call(b) for b in blocks if b.get("type") == "tool_use")]
+        for call in [*recorded_calls(message), *(_block_call(b) for b in blocks if b.get("type") == "tool_use")]
     ]
     thoughts = string(message.get("reasoning_content")) or string(message.get("reasoning"))
     extra = {"reasoning_content": thoughts} if thoughts else {}
@@ -207,7 +180,8 @@ def _assistant(message: Mapping[str, object], ids: CallIds) -> AIMessage:
     )
 
 
-def _recorded_calls(message: Mapping[str, object]) -> Iterator[RecordedCall]:
+def recorded_calls(message: Mapping[str, object]) -> Iterator[RecordedCall]:
+    """The calls of an assistant message: `tool_calls` in OpenAI's or LangChain's form, or the older `function_call`."""
     for value in sequence(message.get("tool_calls")):
         call = mapping(value)
         function = mapping(call.get("function")) or mapping(call.get("custom")) or call
