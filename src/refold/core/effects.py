@@ -1,8 +1,13 @@
 """Effects that core programs ask for: what a model call, a compaction or an ingestion needs of the world."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from langchain_core.messages import AIMessage, BaseMessage
+
+from refold.core.canonical import Json
+from refold.core.overflow import Overflow
 from refold.core.program import Effect
 
 WriteMode: TypeAlias = Literal["create", "replace", "append"]
@@ -23,3 +28,94 @@ class WriteFile(Effect[None]):
     path: str
     data: bytes
     mode: WriteMode
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sleep(Effect[None]):
+    """Wait so many seconds."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reply:
+    """What a summariser answered."""
+
+    message: AIMessage
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Failure:
+    """A model call that failed. `overflow` is set when the provider refused it as too long."""
+
+    error: Exception
+    overflow: Overflow | None = None
+
+
+Route: TypeAlias = Literal["live", "summary", "fallback"]
+"""How a summary is asked for: in the live request's own prefix, of the summary model, or of the fall-back model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskSummariser(Effect[Reply | Failure]):
+    """Ask a model for a summary, unseen by the user's streams. Model errors and time-outs are answers, not exceptions.
+
+    For the `live` route `messages` are the window and an instruction: system prompt, tools and model stay those of
+    the request, with tool calls switched off. For the other routes `messages` are the whole request.
+    """
+
+    route: Route
+    messages: Sequence[BaseMessage]
+    timeout: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallModel(Effect[object | Failure]):
+    """Send the window to the model. Answers with the response, whatever its type, or a `Failure` whose `overflow` is
+    set; every other error of the model is thrown."""
+
+    messages: Sequence[BaseMessage]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfirmFolds(Effect[Sequence[Mapping[str, Json]]]):
+    """Show the folds of a pass to the user's `before_fold` hook. Answers with those to keep: all, some, or none."""
+
+    folds: Sequence[Mapping[str, Json]]
+    before: int
+    after: int
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report(Effect[None]):
+    """Tell the outside what happened: to logs, metrics and custom streams. Never fails."""
+
+    event: str
+    data: Mapping[str, Json]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Room:
+    """What a request may take, in tokens, and the byte limit of its body.
+
+    `limit` is the model's input limit, `reserved` what is kept free for output; `guessed` says that no one declared
+    the limit: then a window over it is sent all the same, and the provider's refusal teaches the true one.
+    """
+
+    limit: int
+    reserved: int
+    body_limit: int | None
+    guessed: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnLimit(Effect[Room]):
+    """Remember what a refusal says about the model's limit. Answers with the room for the next, smaller request.
+
+    `sent` are the tokens of the whole refused request by our own count, `size` its bytes.
+    """
+
+    overflow: Overflow
+    sent: int
+    size: int

@@ -19,7 +19,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from refold.core.canonical import Json
 from refold.core.folds import ITEM_KINDS, SPAN_KINDS, Fold, Item, Unreadable, read_folds
 from refold.core.log import EMPTY_LOG, Log, extend_log, read_log
-from refold.core.messages import REFOLD_KEY
+from refold.core.messages import REFOLD_KEY, role_of
 from refold.core.passes import ITEM_PASSES
 from refold.core.repair import drop_bound_reasoning, repair
 from refold.core.rounds import units_of
@@ -142,7 +142,7 @@ def _grow(previous: Window, log: Log) -> Window:
     )
     plain = previous._plain + new
     settled_plain, settled_out = previous._settled
-    tail, settled = _repaired(plain[settled_plain:])
+    tail, settled = _repaired(plain[settled_plain:], continues=settled_plain > 0)
     entries = previous.entries[:settled_out] + tail
     return Window(
         log=log,
@@ -183,7 +183,7 @@ def _walk(log: Log, raw: Sequence[Mapping[str, Json]], previous: Window | None) 
     items, void_items = _items(log, active)
     state = _state(active, segments)
     plain = tuple(_plain_entries(log, segments, items, state, _reusable(previous, log)))
-    entries, settled = _repaired(plain)
+    entries, settled = _repaired(plain, continues=False)
     return Window(
         log=log,
         raw_folds=list(raw),
@@ -258,7 +258,7 @@ def _plain_entries(
 ) -> list[Entry]:
     """The entries before pairing is repaired."""
     entries: list[Entry] = []
-    bound = max((log.positions.get(s.fold.at.key, -1) + 1 for s in segments), default=0)
+    bound = max((_bound_until(log, segment.fold) for segment in segments), default=0)
     index = 0
     remaining = list(segments)
     while index < len(log):
@@ -282,6 +282,13 @@ def _plain_entries(
     return entries
 
 
+def _bound_until(log: Log, fold: Fold) -> int:
+    """Before this index reasoning is dropped: it was bound to context that the fold took away. The tool loop that was
+    open then keeps its reasoning, without which Anthropic refuses it."""
+    at = log.positions.get(fold.at.key, -1)
+    return next((i for i in range(at, -1, -1) if role_of(log.messages[i]) == "human"), 0)
+
+
 def _entry(
     log: Log, index: int, items: Mapping[int, tuple[tuple[Fold, Item], ...]], bound: int, reusable: _Shown
 ) -> Entry:
@@ -295,7 +302,7 @@ def _entry(
     return Entry(message=message, kind="item" if acting else "log", start=index, stop=index + 1, folds=ids)
 
 
-def _repaired(plain: tuple[Entry, ...]) -> tuple[tuple[Entry, ...], tuple[int, int]]:
+def _repaired(plain: tuple[Entry, ...], *, continues: bool) -> tuple[tuple[Entry, ...], tuple[int, int]]:
     """The entries with pairing repaired, and how many (plain, repaired) entries no later message can change.
 
     A unit with an open call is not settled: its answer may still come.
@@ -307,11 +314,11 @@ def _repaired(plain: tuple[Entry, ...]) -> tuple[tuple[Entry, ...], tuple[int, i
         if unit.open:
             break
         settled = unit.stop
-    fixed = repair(before)
+    fixed = repair(before, continues=continues)
     if not fixed.repairs:
         return plain, (settled, settled)
     entries = _matched(plain, fixed.messages)
-    first = repair(before[:settled])
+    first = repair(before[:settled], continues=continues)
     return entries, (settled, len(first.messages))
 
 

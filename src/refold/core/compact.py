@@ -1,0 +1,348 @@
+"""One fold pass, as a program: plan, store what must be stored, summarise, and say what became of it.
+
+Nothing leaves the window before its original is stored and read back. A step whose storage or summary fails is left
+out, the pass is planned again without it, and the reason is recorded; what could not be folded stays in the window.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from langchain_core.messages import BaseMessage
+
+from refold.core.artifacts import Artifact, history_path
+from refold.core.canonical import Json, derived_id
+from refold.core.effects import ConfirmFolds, ReadFile, Report, WriteFile
+from refold.core.facts import audit
+from refold.core.floor import floor_summary
+from refold.core.folds import Fold, FoldKind, make_fold
+from refold.core.gauge import Gauge, measure
+from refold.core.history import render_history
+from refold.core.meter import Meter
+from refold.core.passes import Scope
+from refold.core.passes.base import tokens_of
+from refold.core.plan import ItemStep, Plan, Situation, SummaryStep, plan, zone_of
+from refold.core.policy import Policy
+from refold.core.program import Program
+from refold.core.progress import summaries_allowed
+from refold.core.project import Window, project
+from refold.core.segment import Facts, Recall, quotable, segment_text, state_text
+from refold.core.summary import Summary, SummaryJob, summary_gen
+from refold.errors import FilesError, SummaryError
+
+_MOST_PLANS = 4
+"""Plans per pass: the first, and as many more as steps that failed may need to be planned around."""
+_SUMMARY_ROOM = 400
+"""Tokens that the instruction of a live summary and a short answer need beside the window."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Summariser:
+    """Who writes summaries. Limits are tokens of a whole request, as `meter` (an upper bound) counts it.
+
+    `live` says that the request's own model may be asked in the live prefix. `fallback_limit` is None where there is no
+    fall-back model.
+    """
+
+    live: bool
+    limit: int
+    meter: Meter
+    fallback_limit: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Compaction:
+    """What a fold pass is given. `budget` is in tokens of messages; `total_limit` of the whole request."""
+
+    budget: int
+    total_limit: int
+    policy: Policy
+    scope: Scope
+    summariser: Summariser
+    facts: Facts = field(default_factory=Facts)
+    idle: float | None = None
+    waiting: frozenset[str] = frozenset()
+    search: str | None = None
+    focus: str | None = None
+    force: bool = False
+    overflow: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pass:
+    """What a fold pass came to: the measured window after it, and the folds that it made, as JSON for the state."""
+
+    gauge: Gauge
+    folds: tuple[Mapping[str, Json], ...]
+    vetoed: bool = False
+
+
+@dataclass(slots=True)
+class _Made:
+    """What a pass has made so far, and what it must not try again."""
+
+    pass_id: str
+    reason: str
+    before: int
+    folds: list[Fold] = field(default_factory=list)
+    deny_kinds: set[str] = field(default_factory=set)
+    deny_keys: set[tuple[str, str]] = field(default_factory=set)
+    storage: bool = True
+
+
+def situation_of(job: Compaction, gauge: Gauge) -> Situation:
+    """What the planner is told about a pass at its start; the dry run tells it the same."""
+    return Situation(
+        budget=job.budget,
+        policy=job.policy,
+        scope=job.scope,
+        idle=job.idle,
+        summaries=job.force or job.overflow or summaries_allowed(gauge, job.policy, budget=job.budget),
+        force=job.force,
+        overflow=job.overflow,
+        waiting=job.waiting,
+    )
+
+
+def compact_gen(job: Compaction, gauge: Gauge) -> Program[Pass]:
+    """Run a fold pass where one is due. The window is unchanged, and no fold made, where none is or all of it failed.
+
+    Storage and summariser failures do not raise; a failure of the `before_fold` hook does.
+    """
+    window = gauge.window
+    if not len(window.log):
+        return Pass(gauge=gauge, folds=())
+    situation = situation_of(job, gauge)
+    planned = plan(gauge, situation)
+    if not planned.steps:
+        return Pass(gauge=gauge, folds=())
+    at = window.log.anchor(len(window.log) - 1)
+    made = _Made(
+        pass_id=derived_id("pass", at.key, at.hash, str(len(window.raw_folds))),
+        reason=planned.reason,
+        before=gauge.used,
+    )
+    current = gauge
+    for _ in range(_MOST_PLANS):
+        before = len(made.folds)
+        denied = (len(made.deny_kinds), len(made.deny_keys))
+        yield from _carry_out_gen(job, current, planned, made)
+        if len(made.folds) > before:
+            current = _remeasured(gauge, made.folds)
+        if denied == (len(made.deny_kinds), len(made.deny_keys)) and zone_of(current, situation) != "overflow":
+            break
+        if not job.force and zone_of(current, replace(situation, overflow=False)) in ("under", "soft"):
+            break
+        situation = replace(
+            situation, deny_kinds=frozenset(made.deny_kinds), deny_keys=frozenset(made.deny_keys),
+            overflow=job.overflow and zone_of(current, replace(situation, overflow=False)) == "overflow",
+        )  # fmt: skip
+        planned = plan(current, situation)
+        if not planned.steps:
+            break
+    return (yield from _finish_gen(job, gauge, made))
+
+
+def _finish_gen(job: Compaction, gauge: Gauge, made: _Made) -> Program[Pass]:
+    """Add STATE, fill in the real numbers, ask the hook, and measure the window that results."""
+    if any(fold.kind in ("summary", "merge") for fold in made.folds):
+        window = _remeasured(gauge, made.folds).window
+        text = state_text(
+            window, job.facts, budget=round(job.policy.state_share * job.budget), recall=_recall(job, None)
+        )
+        made.folds.append(_fold(gauge, made, "state", {"text": text}))
+    if not made.folds:
+        return Pass(gauge=gauge, folds=())
+    after = _remeasured(gauge, made.folds).used
+    final = [replace(fold, after=after).to_json() for fold in made.folds]
+    if any(fold.kind != "strike" for fold in made.folds):
+        confirmed = yield from ConfirmFolds(folds=final, before=made.before, after=after, reason=made.reason)
+        if len(confirmed) < len(final):
+            final = _without_orphans([fold for fold in final if fold in confirmed])
+    window = project(gauge.window.log.messages, [*gauge.window.raw_folds, *final], previous=gauge.window)
+    result = _measured(gauge, window)
+    yield from Report(
+        event="fold",
+        data={
+            "pass": made.pass_id, "reason": made.reason, "before": made.before, "after": result.used,
+            "kinds": [str(fold["kind"]) for fold in final],
+        },
+    )  # fmt: skip
+    return Pass(gauge=result, folds=tuple(final), vetoed=len(final) < len(made.folds))
+
+
+def _without_orphans(folds: Sequence[Mapping[str, Json]]) -> list[Mapping[str, Json]]:
+    """STATE is written for the summaries of its pass; a veto of them all is a veto of it."""
+    if any(fold["kind"] in ("summary", "merge") for fold in folds):
+        return list(folds)
+    return [fold for fold in folds if fold["kind"] != "state"]
+
+
+def _carry_out_gen(job: Compaction, gauge: Gauge, planned: Plan, made: _Made) -> Program[None]:
+    must_fit = planned.zone == "overflow"
+    for step in planned.steps:
+        if isinstance(step, ItemStep):
+            yield from _items_gen(gauge, step, made)
+        else:
+            yield from _span_gen(job, gauge, step, made, must_fit=must_fit)
+
+
+def _items_gen(gauge: Gauge, step: ItemStep, made: _Made) -> Program[None]:
+    """Store what the step's messages need, and fold those whose originals are safe."""
+    log = gauge.window.log
+    entries: list[Mapping[str, Json]] = []
+    for index, proposal in step.targets:
+        if proposal.artifacts and not made.storage:
+            made.deny_keys.add((step.kind, log.keys[index]))
+            continue
+        failed = yield from store_gen(proposal.artifacts)
+        if failed is None:
+            entries.append({"m": log.keys[index], "h": log.anchor(index).hash, **proposal.data})
+            continue
+        made.storage = False
+        made.deny_keys.add((step.kind, log.keys[index]))
+        yield from Report(event="artifact_failed", data={"message": log.keys[index], "error": repr(failed)[:300]})
+    if entries:
+        made.folds.append(_fold(gauge, made, step.kind, {"items": entries}))
+
+
+def store_gen(artifacts: Sequence[Artifact]) -> Program[FilesError | None]:
+    """Store artifacts and read each back. Returns the error of the first that is not stored as it should be."""
+    for artifact in artifacts:
+        try:
+            yield from WriteFile(path=artifact.path, data=artifact.data, mode="create")
+            stored = yield from ReadFile(path=artifact.path)
+        except FilesError as error:
+            return error
+        if stored != artifact.data:
+            return FilesError(f"{artifact.path} does not read back as it was written")
+    return None
+
+
+def _span_gen(job: Compaction, gauge: Gauge, step: SummaryStep, made: _Made, *, must_fit: bool) -> Program[None]:
+    """Archive a span, have it summarised, and fold it into a segment; or record why that failed."""
+    log = gauge.window.log
+    hidden = [index for index in range(step.start, step.stop) if index not in step.kept]
+    span = [log.messages[index] for index in hidden]
+    path = yield from _archive_gen(job, gauge, step, made)
+    if path is None and job.scope.log_reader is None:
+        made.deny_kinds |= {"summary", "merge"}
+        return
+    try:
+        summary = yield from summary_gen(_summary_job(job, gauge, step, span, must_fit=must_fit))
+    except (SummaryError, FilesError) as error:
+        yield from Report(event="summary_strike", data={"error": str(error)[:300]})
+        if not must_fit:
+            _strike(gauge, made, step, str(error))
+            return
+        most = segment_tokens(job, step)
+        summary = Summary(text=floor_summary(span, budget=most, count=tokens_of), route="floor", stored=False)
+    data = _segment_data(job, gauge, step, span, summary, path)
+    if tokens_of(str(data["text"])) * gauge.scale >= step.source:
+        if summary.route != "floor":
+            _strike(gauge, made, step, "the segment is not shorter than what it stands for")
+        made.deny_kinds |= {"summary", "merge"}
+        return
+    made.folds.append(_fold(gauge, made, step.kind, data))
+
+
+def segment_tokens(job: Compaction, step: SummaryStep) -> int:
+    """The wished length of a summary's own text, in tokens: by policy, and never over a quarter of its source."""
+    most = min(job.policy.summary_tokens, round(job.policy.summary_share * job.budget))
+    return max(48, min(most, step.source // 4))
+
+
+def _segment_data(
+    job: Compaction, gauge: Gauge, step: SummaryStep, span: Sequence[BaseMessage], summary: Summary, path: str | None
+) -> Mapping[str, Json]:
+    log = gauge.window.log
+    share = min(1.0, step.source / max(1, job.budget))
+    facts_budget = round(min(job.policy.facts_share * job.budget, 0.15 * step.source))
+    found = audit(span, summary.text, budget=facts_budget, count=tokens_of)
+    quote_budget = round(min(job.policy.quote_share * job.budget, max(120, share * step.source)))
+    text = segment_text(
+        summary.text,
+        appendix=found.appendix,
+        quoted=quotable(log, step.start, step.stop, kept=step.kept),
+        quote_budget=quote_budget,
+        messages=len(span),
+        recall=_recall(job, path),
+        floor=summary.route == "floor",
+    )
+    return {
+        "span": step.span.to_json(),
+        "text": text,
+        "path": path,
+        "kept": [log.keys[index] for index in step.kept],
+        "merged": list(step.merged),
+        "route": summary.route,
+        "source": step.source,
+        "facts": {
+            str(cls): [kept.total, kept.in_text, kept.in_appendix] for cls, kept in found.survival.items() if kept.total
+        },
+    }
+
+
+def _archive_gen(job: Compaction, gauge: Gauge, step: SummaryStep, made: _Made) -> Program[str | None]:
+    """Store every message of the span, whole. None when that failed; it was reported."""
+    if job.scope.file_reader is None or not made.storage:
+        return None
+    log = gauge.window.log
+    sequence = sum(1 for fold in gauge.window.folds if fold.kind in ("summary", "merge"))
+    path = history_path(job.scope.thread, sequence, step.span.digest)
+    text = render_history(log.messages[step.start : step.stop], thread=job.scope.thread, seq=sequence)
+    failed = yield from store_gen((Artifact(path=path, data=text.encode("utf-8", "surrogatepass")),))
+    if failed is None:
+        return path
+    made.storage = False
+    yield from Report(event="artifact_failed", data={"path": path, "error": repr(failed)[:300]})
+    return None
+
+
+def _summary_job(
+    job: Compaction, gauge: Gauge, step: SummaryStep, span: Sequence[BaseMessage], *, must_fit: bool
+) -> SummaryJob:
+    target = segment_tokens(job, step)
+    fits = gauge.used + gauge.fixed + target + _SUMMARY_ROOM <= job.total_limit
+    live = job.summariser.live and fits and not must_fit and not step.merged
+    meter = job.summariser.meter
+    return SummaryJob(
+        span_digest=step.span.digest,
+        span=span,
+        live=gauge.window.messages if live else None,
+        limit=job.summariser.limit,
+        fallback_limit=job.summariser.fallback_limit,
+        source=step.source,
+        target=target,
+        retries=job.policy.summary_retries,
+        backoff=job.policy.summary_backoff,
+        timeout=job.policy.summary_timeout,
+        focus=job.focus,
+        count=lambda text: meter.count_text(text),
+    )
+
+
+def _recall(job: Compaction, path: str | None) -> Recall:
+    return Recall(path=path, file_reader=job.scope.file_reader, log_reader=job.scope.log_reader, search=job.search)
+
+
+def _strike(gauge: Gauge, made: _Made, step: SummaryStep, error: str) -> None:
+    made.deny_kinds |= {"summary", "merge"}
+    made.folds.append(_fold(gauge, made, "strike", {"span": step.span.digest, "error": error[:300]}))
+
+
+def _fold(gauge: Gauge, made: _Made, kind: FoldKind, data: Mapping[str, Json]) -> Fold:
+    log = gauge.window.log
+    return make_fold(
+        kind, data, pass_id=made.pass_id, reason=made.reason, at=log.anchor(len(log) - 1), before=made.before,
+        after=made.before, scale=gauge.scale,
+    )  # fmt: skip
+
+
+def _remeasured(gauge: Gauge, folds: Sequence[Fold]) -> Gauge:
+    raw = [*gauge.window.raw_folds, *(fold.to_json() for fold in folds)]
+    return _measured(gauge, project(gauge.window.log.messages, raw, previous=gauge.window))
+
+
+def _measured(gauge: Gauge, window: Window) -> Gauge:
+    """The gauge of another window of the same request: what is known of the model stays known."""
+    return measure(window, gauge.meter, system=gauge.system, tools=gauge.tools, scale=gauge.scale, previous=gauge)

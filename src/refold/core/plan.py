@@ -1,0 +1,372 @@
+"""The planner: which folds, in which order, down to where.
+
+Pure and public: `plan` is also the dry run. Between calls nothing is folded below `soft`; from there to `trigger` only
+lossless folds that pay for the prefix they rewrite; at `trigger` one pass goes down to `target`, in order of loss. When
+the request cannot fit at all, any message anywhere may be folded, largest first, and the deterministic floor stands
+in where no summary can be had. See docs/policy.md for why deep and rare is cheaper than shallow and often.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+from langchain_core.messages import ToolMessage
+
+from refold.core.folds import FoldKind, Span, span_of
+from refold.core.gauge import Gauge
+from refold.core.passes import Proposal, Scope
+from refold.core.policy import Policy
+from refold.core.view import Candidate, Row, View, has_inline_media, kept_in_span, open_view
+
+Zone: TypeAlias = Literal["under", "soft", "trigger", "overflow"]
+
+_WORTH = 24
+"""Tokens below which folding a single message is never worth an entry in the state."""
+_SEGMENT_FRAME = 150
+"""Tokens of a segment besides its summary, quotes and facts: fence, headings, paths."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ItemStep:
+    """Fold single messages by one kind. `left` are the window's tokens after this step."""
+
+    kind: FoldKind
+    targets: tuple[tuple[int, Proposal], ...]
+    saved: int
+    left: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SummaryStep:
+    """Show the log messages `[start, stop)`, but for `kept`, as one segment.
+
+    `source` are the tokens that it replaces, `expected` those it is expected to take. A `merge` stands for the
+    segments of the folds in `merged` and what lies between them. With `floor`, no model is asked when it fails.
+    """
+
+    span: Span
+    start: int
+    stop: int
+    kept: tuple[int, ...]
+    source: int
+    expected: int
+    left: int
+    merged: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> FoldKind:
+        return "merge" if self.merged else "summary"
+
+
+Step: TypeAlias = ItemStep | SummaryStep
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """What a pass would do. Tokens are of the window's messages; `budget` is what they may take.
+
+    `fits` says whether the window after all steps is within the budget and the byte limit.
+    """
+
+    zone: Zone
+    reason: str
+    budget: int
+    before: int
+    after: int
+    size: int
+    steps: tuple[Step, ...]
+    fits: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Situation:
+    """What the planner is told besides the window.
+
+    `budget` is in tokens. `idle` are the seconds since the last call, None when unknown. `summaries` says whether a
+    summary may be made now (`refold.core.progress`), `force` asks for a pass whatever the zone, `deny` names kinds and
+    log keys that failed or were vetoed in this pass, so that a second plan goes another way.
+    """
+
+    budget: int
+    policy: Policy
+    scope: Scope
+    idle: float | None = None
+    summaries: bool = True
+    force: bool = False
+    overflow: bool = False
+    waiting: frozenset[str] = frozenset()
+    deny_kinds: frozenset[str] = frozenset()
+    deny_keys: frozenset[tuple[str, str]] = frozenset()
+
+
+def plan(gauge: Gauge, situation: Situation) -> Plan:
+    """The steps for the next request, and what each leaves. No steps where nothing is due or nothing pays."""
+    policy, used = situation.policy, gauge.used
+    zone = zone_of(gauge, situation)
+    nothing = Plan(
+        zone=zone, reason="", budget=situation.budget, before=used, after=used, size=gauge.size, steps=(),
+        fits=_fits(used, gauge.size, situation),
+    )  # fmt: skip
+    lapsed = situation.idle is not None and situation.idle > policy.cache_ttl
+    if zone == "under" and not (lapsed and used > policy.target * situation.budget):
+        return nothing
+    view = open_view(gauge, situation.scope, waiting=situation.waiting)
+    goal = round(policy.target * situation.budget)
+    steps: list[Step] = []
+    if zone in ("under", "soft"):
+        _cheap(view, situation, goal, steps)
+        if not _pays(gauge, situation, steps, lapsed=lapsed):
+            return nothing
+        return _done(view, situation, zone, "cache lapsed" if lapsed else "pays for the rewrite", steps, used)
+    _cheap(view, situation, goal, steps)
+    if view.total > goal and situation.summaries:
+        _summarise(view, situation, goal, steps)
+    if zone == "overflow" or not _fits(view.total, view.size, situation):
+        _anywhere(view, situation, steps)
+    gained = used - view.total
+    if zone == "trigger" and not situation.force and gained < policy.min_gain * situation.budget:
+        return replace(nothing, reason="a pass would free too little")
+    reason = "requested" if situation.force else zone
+    return _done(view, situation, zone, reason, steps, used)
+
+
+def zone_of(gauge: Gauge, situation: Situation) -> Zone:
+    """Where a window stands: by its tokens, and by its bytes where they are the tighter limit."""
+    policy = situation.policy
+    share = gauge.used / max(1, situation.budget)
+    if policy.body_limit is not None:
+        share = max(share, gauge.size / policy.body_limit)
+    if situation.overflow or share > 1:
+        return "overflow"
+    if situation.force or share >= policy.trigger:
+        return "trigger"
+    return "soft" if share >= policy.soft else "under"
+
+
+def _done(view: View, situation: Situation, zone: Zone, reason: str, steps: Sequence[Step], used: int) -> Plan:
+    return Plan(
+        zone=zone, reason=reason, budget=situation.budget, before=used, after=view.total, size=view.size,
+        steps=tuple(steps), fits=_fits(view.total, view.size, situation),
+    )  # fmt: skip
+
+
+def _fits(tokens: int, size: int, situation: Situation) -> bool:
+    limit = situation.policy.body_limit
+    return tokens <= situation.budget and (limit is None or size <= limit)
+
+
+def keep_from(view: View, share: float, budget: int) -> int:
+    """The log index from which the newest part of the window is left alone: at least the last unit."""
+    if not view.units:
+        return 0
+    start = view.units[-1].start
+    last_ai = next((unit.start for unit in reversed(view.units) if unit.has_ai), start)
+    room = share * budget
+    for row in reversed(view.rows):
+        room -= row.tokens
+        if room < 0:
+            break
+        start = min(start, view.units[row.unit].start)
+    return min(start, last_ai)
+
+
+def _cheap(view: View, situation: Situation, goal: int, steps: list[Step]) -> None:
+    """The lossless kinds outside the kept part, oldest first, until the goal is reached."""
+    edge = keep_from(view, situation.policy.keep, situation.budget)
+    old = [row for row in view.rows if row.index < edge]
+    first, newest = view.gauge.window.log.first_human(), view.gauge.window.log.newest_human()
+    _fold(view, situation, "args", old, goal, steps)
+    with_media = [row for row in view.rows if has_inline_media(row.shown)]
+    recent = {row.index for row in with_media[len(with_media) - situation.policy.media_keep :]}
+    _fold(view, situation, "media", [row for row in old if row.index not in recent], goal, steps)
+    if situation.policy.body_limit is not None and view.size > situation.policy.trigger * situation.policy.body_limit:
+        _lighten(view, situation, with_media, steps)
+    _fold(view, situation, "result", old, goal, steps)
+    results = [row for row in view.rows if isinstance(row.original, ToolMessage)]
+    latest = {row.index for row in results[len(results) - situation.policy.clear_keep :]}
+    _fold(view, situation, "clear", [row for row in old if row.index not in latest], goal, steps)
+    _fold(view, situation, "human", [row for row in old if row.index not in (first, newest)], goal, steps)
+
+
+def _lighten(view: View, situation: Situation, rows: Sequence[Row], steps: list[Step]) -> None:
+    """Move media out for their bytes, oldest first, whatever their tokens (fault 96)."""
+    limit = situation.policy.body_limit or 0
+    _fold(view, situation, "media", rows, 0, steps, enough=lambda: view.size <= situation.policy.soft * limit)
+
+
+def _fold(
+    view: View,
+    situation: Situation,
+    kind: FoldKind,
+    rows: Iterable[Row],
+    goal: int,
+    steps: list[Step],
+    *,
+    scope: Scope | None = None,
+    enough: Callable[[], bool] | None = None,
+) -> None:
+    """Fold rows by one kind until the view is down to the goal; all that it folds is one step."""
+    if kind not in situation.policy.kinds or kind in situation.deny_kinds:
+        return
+    done: list[tuple[int, Proposal]] = []
+    before = view.total
+    for row in rows:
+        if enough() if enough is not None else view.total <= goal:
+            break
+        if (kind, row.key) in situation.deny_keys:
+            continue
+        candidate = view.candidate(row, kind, scope=scope)
+        if candidate is None or not _worthwhile(candidate, by_size=enough is not None):
+            continue
+        view.apply(candidate, kind)
+        done.append((row.index, candidate.proposal))
+    if done:
+        steps.append(ItemStep(kind=kind, targets=tuple(done), saved=before - view.total, left=view.total))
+
+
+def _worthwhile(candidate: Candidate, *, by_size: bool) -> bool:
+    if by_size:
+        return candidate.size < candidate.row.size // 2
+    return candidate.saved >= _WORTH
+
+
+def _pays(gauge: Gauge, situation: Situation, steps: Sequence[Step], *, lapsed: bool) -> bool:
+    """Whether cheap folds are worth the part of the cached prefix that they rewrite.
+
+    Saved: the folded tokens, at the cached price, in each of the calls to come. Paid once: writing everything after the
+    earliest change at the full price instead of reading it. A lapsed cache has to be written anyway.
+    """
+    policy = situation.policy
+    saved = sum(step.saved for step in steps if isinstance(step, ItemStep))
+    if saved < policy.min_gain * situation.budget:
+        return False
+    if lapsed:
+        return True
+    earliest = min(index for step in steps if isinstance(step, ItemStep) for index, _ in step.targets)
+    entry = next(i for i, entry in enumerate(gauge.window.entries) if entry.start >= earliest)
+    suffix = gauge.used - saved - round(gauge.scale * gauge.sums[entry])
+    cost = suffix * (policy.write_price - policy.read_price)
+    return saved * policy.expected_calls * policy.read_price > cost
+
+
+def _summarise(view: View, situation: Situation, goal: int, steps: list[Step], *, edge: int | None = None) -> None:
+    """Summarise the oldest visible rounds, as many as the goal needs, split at the newest human message."""
+    if "summary" not in situation.policy.kinds or "summary" in situation.deny_kinds or not _readable(situation):
+        return
+    if edge is None:
+        edge = keep_from(view, situation.policy.keep, situation.budget)
+    log = view.gauge.window.log
+    first, newest = log.first_human(), log.newest_human()
+    start = max([(first + 1) if first is not None else 0, *(segment[2] for segment in view.segments)])
+    parts = [(start, edge)]
+    if newest is not None and start <= newest < edge:
+        parts = [(start, newest), (newest + 1, edge)]
+    for low, high in parts:
+        if view.total <= goal:
+            break
+        step = _span_step(view, situation, low, high, goal)
+        if step is not None:
+            steps.append(step)
+    _merge(view, situation, steps)
+
+
+def _readable(situation: Situation) -> bool:
+    """A summary hides whole messages, so there must be a way back: a file to read, or the log itself."""
+    return situation.scope.file_reader is not None or situation.scope.log_reader is not None
+
+
+def _span_step(view: View, situation: Situation, low: int, high: int, goal: int) -> SummaryStep | None:
+    """The shortest span from `low`, of whole units and at most to `high`, that brings the view down to the goal."""
+    kept = frozenset(kept_in_span(view, low, high))
+    tokens = {row.index: row.tokens for row in view.rows}
+    source, stop = 0, low
+    for unit in view.units:
+        if unit.start < low or unit.stop > high:
+            continue
+        source += sum(tokens.get(i, 0) for i in range(unit.start, unit.stop) if i not in kept)
+        stop = unit.stop
+        if view.total - source + segment_size(situation, source) <= goal:
+            break
+    expected = segment_size(situation, source)
+    if stop <= low or source - expected < max(_WORTH, source // 10):
+        return None
+    anchors = view.gauge.window.log.anchors(low, stop)
+    inside = tuple(index for index in sorted(kept) if low <= index < stop)
+    view.hide(low, stop, inside, expected)
+    return SummaryStep(
+        span=span_of(anchors), start=low, stop=stop, kept=inside, source=source, expected=expected, left=view.total
+    )
+
+
+def segment_size(situation: Situation, source: int) -> int:
+    """Tokens that a segment over so many is expected to take: bounded by the policy, and by a third of its source."""
+    policy, budget = situation.policy, situation.budget
+    most = min(policy.summary_tokens, round(policy.summary_share * budget))
+    most += round((policy.quote_share + policy.facts_share) * budget)
+    return min(_SEGMENT_FRAME + most, max(_SEGMENT_FRAME, source // 3))
+
+
+def _merge(view: View, situation: Situation, steps: list[Step]) -> None:
+    """Merge the older half of the segments when together, with what lies between them, they pass their share."""
+    if "merge" not in situation.policy.kinds or "merge" in situation.deny_kinds or len(view.segments) < 3:
+        return
+    last = view.segments[-1][2]
+    between = sum(row.tokens for row in view.rows if view.segments[0][1] <= row.index < last)
+    if sum(segment[3] for segment in view.segments) + between <= situation.policy.segment_share * situation.budget:
+        return
+    old = [segment for segment in view.segments[: max(2, len(view.segments) // 2)] if segment[0] is not None]
+    if len(old) < 2:
+        return
+    newest = view.gauge.window.log.newest_human()
+    low, high = old[0][1], old[-1][2]
+    if newest is not None and low <= newest < high:
+        return
+    kept = kept_in_span(view, low, high)
+    source = sum(segment[3] for segment in old)
+    source += sum(row.tokens for row in view.rows if low <= row.index < high and row.index not in kept)
+    expected = segment_size(situation, source)
+    view.segments = [segment for segment in view.segments if not (low <= segment[1] and segment[2] <= high)]
+    view.total -= sum(segment[3] for segment in old)
+    view.hide(low, high, kept, expected)
+    steps.append(
+        SummaryStep(
+            span=span_of(view.gauge.window.log.anchors(low, high)),
+            start=low,
+            stop=high,
+            kept=kept,
+            source=source,
+            expected=expected,
+            left=view.total,
+            merged=tuple(segment[0].fold.id for segment in old if segment[0] is not None),
+        )
+    )
+
+
+def _anywhere(view: View, situation: Situation, steps: list[Step]) -> None:
+    """The request does not fit: fold any message anywhere, largest first, the tail included, until it does."""
+    goal = round(min(situation.policy.trigger, 0.9) * situation.budget)
+    log = view.gauge.window.log
+    first, newest = log.first_human(), log.newest_human()
+
+    def largest(rows: Iterable[Row]) -> list[Row]:
+        return sorted(rows, key=lambda row: (-row.tokens, row.index))
+
+    limit = situation.policy.body_limit
+    if limit is not None and view.size > situation.policy.trigger * limit:
+        _lighten(view, situation, [row for row in view.rows if has_inline_media(row.shown)], steps)
+    for kind in ("result", "args", "media"):
+        _fold(view, situation, kind, largest(view.rows), goal, steps)
+    if view.total > goal:
+        last = next((unit.start for unit in reversed(view.units) if unit.has_ai), len(log))
+        _summarise(view, situation, goal, steps, edge=last)
+    others = [row for row in view.rows if row.index not in (first, newest)]
+    _fold(view, situation, "clear", largest(view.rows), goal, steps)
+    _fold(view, situation, "human", largest(others), goal, steps)
+    if view.total > situation.budget:
+        every = replace(situation.scope, policy=replace(situation.policy, exclude_tools=frozenset()))
+        _fold(view, situation, "clear", largest(view.rows), goal, steps, scope=every)
+    if view.total > situation.budget:
+        _summarise(view, situation, goal, steps, edge=len(log))
+    for index in (newest, first):
+        if view.total > situation.budget and index is not None and (row := view.row_at(index)) is not None:
+            _fold(view, situation, "human", [row], situation.budget, steps)

@@ -1,0 +1,169 @@
+"""One model call, as a program: project, measure, fold where due, check, send; on a refusal learn, fold deeper, resend.
+
+    log, folds --project--> window --measure--> used vs budget --compact--> window' --check--> model
+                                                    ^                                           | refused as too long
+                                                    +------------- learn the true limit <-------+
+
+Between two folds a request extends the one before it byte by byte. A request that does not fit, or breaks the rules of
+its provider, is never sent: the typed error says why.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from langchain_core.messages import AIMessage, BaseMessage
+
+from refold.core.canonical import Json
+from refold.core.compact import Compaction, compact_gen
+from refold.core.effects import CallModel, Failure, LearnLimit, Report, Room
+from refold.core.gauge import Gauge, measure
+from refold.core.meter import Count, Meter
+from refold.core.overflow import Overflow
+from refold.core.program import Program
+from refold.core.project import project
+from refold.core.repair import repair
+from refold.core.validate import Provider, violations
+from refold.errors import ContextOverflowError, FoldVetoedError, InvalidWindowError, LargestMessage
+
+_LARGEST = 5
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Turn:
+    """Everything that one model call is given. `compaction.budget` and `.total_limit` are set from `room`.
+
+    `previous` is the gauge of an earlier call of the thread, if at hand: it changes the cost, never the result.
+    """
+
+    messages: Sequence[BaseMessage]
+    folds: Sequence[Mapping[str, Json]]
+    system: Count
+    tools: Count
+    meter: Meter
+    scale: float
+    room: Room
+    compaction: Compaction
+    provider: Provider
+    previous: Gauge | None = None
+    same_model: Callable[[AIMessage], bool] = lambda message: True
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """A response, the folds that must be committed with it, and the gauge of the request that was answered."""
+
+    response: object
+    folds: tuple[Mapping[str, Json], ...]
+    gauge: Gauge
+
+
+def model_call_gen(turn: Turn) -> Program[Outcome]:
+    """Make one model call within its limits.
+
+    Raises `ContextOverflowError` where no fold can make it fit, `InvalidWindowError` where a fold would break the
+    provider's rules, `FoldVetoedError` where the hook refused what the request cannot do without; and whatever the
+    model raises that is no overflow.
+    """
+    gauge = open_gauge(turn)
+    job = fit_compaction(turn, gauge, turn.room)
+    room, made, vetoed = turn.room, list[Mapping[str, Json]](), False
+    for attempt in range(turn.compaction.policy.overflow_retries + 1):
+        before = gauge.used
+        done = yield from compact_gen(replace(job, overflow=attempt > 0), gauge)
+        gauge, vetoed = done.gauge, vetoed or done.vetoed
+        made += done.folds
+        if attempt and gauge.used >= before and gauge.size >= turn.system.bytes + 1 and not done.folds:
+            raise overflow_error(
+                "the provider refused the request as too long and nothing is left to fold", gauge, room
+            )
+        check_fits(gauge, room, vetoed=vetoed)
+        check_valid(turn, gauge)
+        answer = yield from CallModel(messages=gauge.window.messages)
+        if not isinstance(answer, Failure):
+            return Outcome(response=answer, folds=tuple(made), gauge=gauge)
+        refusal = answer
+        overflow = answer.overflow or Overflow()
+        sent = gauge.used + gauge.fixed
+        room = yield from LearnLimit(overflow=overflow, sent=sent, size=gauge.size)
+        yield from Report(event="overflow", data={"sent": sent, "limit": room.limit, "bytes": gauge.size})
+        job = fit_compaction(turn, gauge, room)
+    raise overflow_error(
+        f"the provider refused the request as too long {turn.compaction.policy.overflow_retries + 1} times", gauge, room
+    ) from refusal.error
+
+
+def open_gauge(turn: Turn) -> Gauge:
+    """The measured window of a turn, before any fold of its own."""
+    previous = turn.previous
+    window = project(turn.messages, turn.folds, previous=previous.window if previous is not None else None)
+    return measure(
+        window, turn.meter, system=turn.system, tools=turn.tools, scale=turn.scale, previous=previous,
+        same_model=turn.same_model,
+    )  # fmt: skip
+
+
+def fit_compaction(turn: Turn, gauge: Gauge, room: Room) -> Compaction:
+    """The compaction job within a room. Raises `ContextOverflowError` when system prompt and tools alone fill it."""
+    budget = room.limit - room.reserved - gauge.fixed
+    if budget <= 0:
+        raise overflow_error(
+            "system prompt, tool schemas and the output reserve leave no room for a single message: "
+            "use fewer tools, a shorter system prompt or a model with a larger window", gauge, room,
+        )  # fmt: skip
+    policy = replace(turn.compaction.policy, body_limit=room.body_limit)
+    return replace(turn.compaction, budget=budget, total_limit=room.limit, policy=policy)
+
+
+def check_fits(gauge: Gauge, room: Room, *, vetoed: bool) -> None:
+    """Raise where a window is over its budget or its body over the byte limit, unless the limit is only a guess."""
+    over = gauge.used > room.limit - room.reserved - gauge.fixed and not room.guessed
+    heavy = room.body_limit is not None and gauge.size > room.body_limit
+    if not over and not heavy:
+        return
+    if vetoed:
+        raise FoldVetoedError(
+            "the before_fold hook refused folds without which the request does not fit: "
+            f"{gauge.used} tokens of messages for {room.limit - room.reserved - gauge.fixed}"
+        )
+    if heavy and not over:
+        raise overflow_error(f"the request body has {gauge.size} bytes, over {room.body_limit}", gauge, room)
+    raise overflow_error("the window does not fit, although everything that may be folded is", gauge, room)
+
+
+def check_valid(turn: Turn, gauge: Gauge) -> None:
+    """Raise where a window breaks a structural rule that the log by itself does not.
+
+    Only what changed since the last call is looked at. What the user's own log breaks is the provider's to judge.
+    """
+    window = gauge.window
+    start = 0
+    if turn.previous is not None and window.shared:
+        start = min(turn.previous.window.settled, window.shared)
+    found = violations(window.messages[start:], turn.provider, continues=start > 0)
+    if not found:
+        return
+    own = {broken.rule for broken in violations(repair(list(window.log.messages)).messages, turn.provider)}
+    ours = [broken for broken in found if broken.rule not in own]
+    if ours:
+        raise InvalidWindowError(
+            f"the window breaks the rules of {turn.provider}: "
+            + "; ".join(f"{v.rule} at message {start + v.index} ({v.detail})" for v in ours[:3])
+        )
+
+
+def overflow_error(reason: str, gauge: Gauge, room: Room) -> ContextOverflowError:
+    """The typed error with the numbers of a window that cannot be sent."""
+    entries = gauge.window.entries
+    order = sorted(range(len(entries)), key=lambda index: -gauge.tokens(index))[:_LARGEST]
+    return ContextOverflowError(
+        reason,
+        limit=room.limit,
+        reserved=room.reserved,
+        system=round(gauge.scale * gauge.system.tokens),
+        tools=round(gauge.scale * gauge.tools.tokens),
+        messages=gauge.used,
+        largest=[
+            LargestMessage(message_id=str(entries[i].message.id), type=entries[i].message.type, tokens=gauge.tokens(i))
+            for i in order
+        ],
+    )

@@ -1,0 +1,171 @@
+"""The planner's view of a window: rows that may be folded, and a running account while steps are tried on it.
+
+A `View` starts as the measured window and is changed by planned steps, so that `plan` can say what each step leaves
+without any of them being carried out.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from langchain_core.messages import BaseMessage
+
+from refold.core.folds import Item
+from refold.core.gauge import Gauge
+from refold.core.messages import blocks_of, calls_of, role_of
+from refold.core.passes import ITEM_PASSES, Proposal, Scope
+from refold.core.project import Segment
+from refold.core.rounds import Unit, units_of
+
+PINNED_KEY: Final = "refold_pinned"
+"""A message with this key set in `additional_kwargs` is never folded (fault 36)."""
+
+
+@dataclass(slots=True)
+class Row:
+    """A log message that stands in the window by itself. `index` is its place in the log; tokens are the model's."""
+
+    index: int
+    key: str
+    original: BaseMessage
+    shown: BaseMessage
+    tokens: int
+    size: int
+    kinds: frozenset[str]
+    unit: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Candidate:
+    """A message, how it would be shown, and what that saves."""
+
+    row: Row
+    proposal: Proposal
+    message: BaseMessage
+    tokens: int
+    size: int
+
+    @property
+    def saved(self) -> int:
+        return self.row.tokens - self.tokens
+
+
+@dataclass(slots=True)
+class View:
+    """The account. `total` and `size` are the window's tokens and bytes after the steps tried so far."""
+
+    gauge: Gauge
+    scope: Scope
+    waiting: frozenset[str]
+    rows: list[Row] = field(default_factory=list)
+    units: tuple[Unit, ...] = ()
+    segments: list[tuple[Segment | None, int, int, int]] = field(default_factory=list)
+    total: int = 0
+    size: int = 0
+
+    def row_at(self, index: int) -> Row | None:
+        return next((row for row in self.rows if row.index == index), None)
+
+    def candidate(self, row: Row, kind: str, *, scope: Scope | None = None) -> Candidate | None:
+        """How a row could be folded by a kind, when that saves anything."""
+        if kind in row.kinds or (kind == "result" and "clear" in row.kinds) or self.is_kept(row):
+            return None
+        acting = ITEM_PASSES[kind]
+        proposal = acting.propose(row.original, row.key, scope or self.scope)
+        if proposal is None:
+            return None
+        before = row.original if kind == "clear" else row.shown
+        message = acting.show(before, proposal.data)
+        count = self.gauge.meter.count(message)
+        tokens = round(self.gauge.scale * count.tokens)
+        if tokens >= row.tokens and count.bytes >= row.size:
+            return None
+        return Candidate(row=row, proposal=proposal, message=message, tokens=tokens, size=count.bytes)
+
+    def is_kept(self, row: Row) -> bool:
+        """Whether a message may not be changed at all: pinned by the user, or a provider's own compaction item."""
+        return is_untouchable(row.original)
+
+    def apply(self, candidate: Candidate, kind: str) -> None:
+        """Account for a candidate as folded."""
+        row = candidate.row
+        self.total += candidate.tokens - row.tokens
+        self.size += candidate.size - row.size
+        row.shown, row.tokens, row.size = candidate.message, candidate.tokens, candidate.size
+        row.kinds |= {kind}
+
+    def hide(self, start: int, stop: int, kept: Iterable[int], tokens: int) -> None:
+        """Account for a span as summarised by a segment of so many tokens."""
+        stays = frozenset(kept)
+        gone = [row for row in self.rows if start <= row.index < stop and row.index not in stays]
+        self.total += tokens - sum(row.tokens for row in gone)
+        self.size += tokens * 4 - sum(row.size for row in gone)
+        hidden = {row.index for row in gone}
+        self.rows = [row for row in self.rows if row.index not in hidden]
+        self.segments.append((None, start, stop, tokens))
+        self.segments.sort(key=lambda segment: segment[1])
+
+
+def open_view(gauge: Gauge, scope: Scope, *, waiting: frozenset[str]) -> View:
+    """The view of a measured window before any step. `waiting` are ids of calls that wait for a human."""
+    window = gauge.window
+    units = units_of(window.log.messages)
+    unit_of = [0] * len(window.log)
+    for number, unit in enumerate(units):
+        for index in range(unit.start, unit.stop):
+            unit_of[index] = number
+    view = View(gauge=gauge, scope=scope, waiting=waiting, units=units, total=gauge.used, size=gauge.size)
+    by_fold = {segment.fold.id: segment for segment in window.segments}
+    for number, entry in enumerate(window.entries):
+        if entry.kind == "segment":
+            view.segments.append((by_fold[entry.folds[0]], entry.start, entry.stop, gauge.tokens(number)))
+        elif entry.kind in ("log", "item"):
+            acting = window.items.get(entry.start, ())
+            view.rows.append(
+                Row(
+                    index=entry.start,
+                    key=window.log.keys[entry.start],
+                    original=window.log.messages[entry.start],
+                    shown=entry.message,
+                    tokens=gauge.tokens(number),
+                    size=gauge.sizes[number + 1] - gauge.sizes[number],
+                    kinds=frozenset(fold.kind for fold, _ in acting),
+                    unit=unit_of[entry.start],
+                )
+            )
+    return view
+
+
+def kept_in_span(view: View, start: int, stop: int) -> tuple[int, ...]:
+    """The log indexes inside a span that stay in view: whole units that hold something untouchable, an open call, or a
+    system message."""
+    messages = view.gauge.window.log.messages
+    kept: list[int] = []
+    for unit in view.units:
+        if unit.stop <= start or unit.start >= stop:
+            continue
+        inside = range(unit.start, unit.stop)
+        waits = unit.open and any(call.id in view.waiting for i in inside for call in calls_of(messages[i]))
+        if waits or unit.open or any(is_untouchable(messages[i]) for i in inside):
+            kept.extend(inside)
+    return tuple(kept)
+
+
+def is_untouchable(message: BaseMessage) -> bool:
+    """A system message, a message that the user pinned, or a provider's own compaction item (faults 36, 44, 206)."""
+    if role_of(message) == "system" or message.additional_kwargs.get(PINNED_KEY) is True:
+        return True
+    return not isinstance(message.content, str) and any(b.kind == "compaction" for b in blocks_of(message))
+
+
+def has_inline_media(message: BaseMessage) -> bool:
+    """Whether a message carries media bytes."""
+    if isinstance(message.content, str):
+        return False
+    return any(block.media is not None and block.media.data is not None for block in blocks_of(message))
+
+
+def to_items(view: View, candidates: Sequence[Candidate]) -> tuple[Item, ...]:
+    """The fold items of candidates."""
+    log = view.gauge.window.log
+    return tuple(Item(anchor=log.anchor(c.row.index), data=c.proposal.data) for c in candidates)
