@@ -81,18 +81,22 @@ def repair(
     *,
     waiting: frozenset[str] = frozenset(),
     reasons: Mapping[str, Reason] | None = None,
+    continues: bool = False,
 ) -> Repaired:
     """Show a history so that all four providers take its form. Linear in its length; pure.
 
     `waiting` are ids of calls that wait for a human: they are left without a result. `reasons` says by call id why a
-    call has none; the default is `malformed` where the arguments do not parse and otherwise `unknown`, which claims
+    call has none; `continues` says that the messages go on from a repaired front, cut between two units, so that none is
+    put before them. The default reason is `malformed` where the arguments do not parse and otherwise `unknown`, which claims
     nothing. After it `violations` finds nothing for histories of well-formed messages with any results missing, doubled
     or out of place; the module says what else is mended and what is left.
 
         repair([HumanMessage("go"), AIMessage("", tool_calls=[call])]).messages[-1].status  # "error"
     """
     entries, sources, lifted = _split(messages)
-    work = _Work(entries=entries, sources=sources, waiting=waiting, reasons=reasons or {}, repairs=lifted)
+    work = _Work(
+        entries=entries, sources=sources, waiting=waiting, reasons=reasons or {}, continues=continues, repairs=lifted
+    )
     view = tuple(work.run())
     if not work.repairs:
         return Repaired(messages=tuple(messages), repairs=())
@@ -122,6 +126,7 @@ class _Work:
     sources: Sequence[int]
     waiting: frozenset[str]
     reasons: Mapping[str, Reason]
+    continues: bool
     repairs: list[Repair] = field(default_factory=list)
     ids: CallIds = field(default_factory=CallIds)
     items: set[str] = field(default_factory=set)
@@ -136,7 +141,7 @@ class _Work:
         loose: dict[int, set[int]] = {}
         for index, block in loose_server_blocks(shapes):
             loose.setdefault(index, set()).add(block.index)
-        owners, opened = _owners(self.entries), False
+        owners, opened = _owners(self.entries), self.continues
         for index, (entry, shape) in enumerate(zip(self.entries, shapes, strict=True)):
             if isinstance(entry, ToolMessage):
                 continue  # it stands behind its call
