@@ -133,7 +133,7 @@ def _answer(holder: Mapping[str, object]) -> object:
 
 def _is_message(value: object) -> bool:
     message = mapping(value)
-    return message.get("role") in ROLES and not message.keys().isdisjoint(
+    return string(message.get("role")) in ROLES and not message.keys().isdisjoint(
         {"content", "tool_calls", "function_call", "refusal", "audio"}
     )
 

@@ -59,8 +59,8 @@ class _Record:
     message: Mapping[str, object]
 
     @property
-    def kind(self) -> object:
-        return self.fields.get("type")
+    def kind(self) -> str | None:
+        return string(self.fields.get("type"))
 
 
 def detect(sample: Sequence[object]) -> bool:
@@ -68,7 +68,7 @@ def detect(sample: Sequence[object]) -> bool:
     for value in sample:
         record = mapping(value)
         enveloped = not record.keys().isdisjoint({"sessionId", "parentUuid", "uuid", "isSidechain"})
-        if record.get("type") in _KINDS and isinstance(record.get("message"), dict) and enveloped:
+        if string(record.get("type")) in _KINDS and isinstance(record.get("message"), dict) and enveloped:
             return True
     return False
 
@@ -98,7 +98,7 @@ def read(source: Source, skips: Skips) -> Iterator[Transcript]:
 
 def _kept(value: object, line: int | None, count: int, skips: Skips) -> _Record | None:
     record = mapping(value)
-    kind = record.get("type")
+    kind = string(record.get("type"))
     message = mapping(record.get("message"))
     boundary = kind == "system" and record.get("subtype") in ("compact_boundary", "microcompact_boundary")
     if kind in _KINDS and not message:
@@ -107,8 +107,7 @@ def _kept(value: object, line: int | None, count: int, skips: Skips) -> _Record 
     uuid = string(record.get("uuid"))
     if kind not in _KINDS and not boundary:
         subtype = record.get("subtype") if kind == "system" else None
-        name = kind if isinstance(kind, str) and kind else "unknown"
-        skips.add(f"{name} record" + (f" ({subtype})" if isinstance(subtype, str) else ""), line)
+        skips.add(f"{kind or 'unknown'} record" + (f" ({subtype})" if isinstance(subtype, str) else ""), line)
         if uuid is None:
             return None
     parent = string(record.get("parentUuid")) or string(record.get("logicalParentUuid"))

@@ -61,12 +61,12 @@ def _spread(value: object) -> Sequence[object]:
 
 def _is_rollout(value: object) -> bool:
     record = mapping(value)
-    return record.get("type") in _RECORDS and isinstance(record.get("payload"), dict)
+    return string(record.get("type")) in _RECORDS and isinstance(record.get("payload"), dict)
 
 
 def _is_tool_item(value: object) -> bool:
     item = mapping(value)
-    kind = item.get("type")
+    kind = string(item.get("type"))
     return "role" not in item and (
         (kind in _CALLS | _RESULTS and "call_id" in item) or (kind == "reasoning" and "summary" in item)
     )
@@ -92,8 +92,8 @@ def _add_record(draft: Draft, record: Record, calls: CallIds, skips: Skips) -> N
             skips.add(f"event ({string(payload.get('type')) or 'unknown'})", record.line)
             if payload.get("type") == "token_count":
                 _set_usage(draft, mapping(mapping(payload.get("info")).get("last_token_usage")))
-        case str(kind):
-            _add_item(draft, fields, calls, skips, line=record.line, time=time, bare=kind)
+        case str():
+            _add_item(draft, fields, calls, skips, line=record.line, time=time)
         case _:
             if "instructions" in fields:
                 _set_system(draft, fields)
@@ -108,9 +108,8 @@ def _add_item(
     *,
     line: int | None,
     time: datetime | None,
-    bare: str | None = None,
 ) -> None:
-    match item.get("type"):
+    match string(item.get("type")):
         case "message":
             _add_message(draft, item, skips, line=line, time=time)
         case "reasoning":
@@ -131,7 +130,7 @@ def _add_item(
             skips.add("compaction item", line)
             draft.compacted()
         case kind:
-            skips.add(f"item of another kind ({kind if isinstance(kind, str) else bare or 'unknown'})", line)
+            skips.add(f"item of another kind ({kind or 'unknown'})", line)
 
 
 def _add_message(

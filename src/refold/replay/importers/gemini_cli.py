@@ -91,7 +91,7 @@ def _apply(session: _Session, record: Record, skips: Skips) -> None:
         _put_all(session, mapping(update), line)
     elif _is_content(value):
         session.contents.append(record)
-    elif fields.get("type") in _KINDS:
+    elif string(fields.get("type")) in _KINDS:
         session.put(value, line)
     elif "messages" in fields:
         _put_all(session, fields, line)

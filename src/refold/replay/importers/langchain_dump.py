@@ -82,7 +82,11 @@ def _identity(value: object) -> object:
 
 def _is_message(value: object) -> bool:
     fields = _fields(value)
-    return fields.get("type") in _TYPES and "role" not in mapping(value) and ("content" in fields or "id" in fields)
+    return (
+        string(fields.get("type")) in _TYPES
+        and "role" not in mapping(value)
+        and ("content" in fields or "id" in fields)
+    )
 
 
 def _fields(value: object) -> Mapping[str, object]:
