@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from refold.errors import ConfigurationError, SessionFormatError
-from refold.replay.importers import chat, claude_code, codex, gemini_cli, langchain_dump, swe_agent
-from refold.replay.importers.damage import Skips
+from refold.replay.fields import Skips
+from refold.replay.importers import chat, claude_code, codex, gemini_cli, langchain_dump, own, swe_agent
 from refold.replay.importers.source import KNOWN, Source, open_source
 from refold.replay.transcript import Transcript, join_transcripts, united
 
@@ -26,7 +26,7 @@ class Importer:
 
 def importers() -> tuple[Importer, ...]:
     """Every format, most particular first."""
-    modules = (claude_code, codex, gemini_cli, swe_agent, langchain_dump, chat)
+    modules = (own, claude_code, codex, gemini_cli, swe_agent, langchain_dump, chat)
     return tuple(Importer(name=module.NAME, detect=module.detect, read=module.read) for module in modules)
 
 

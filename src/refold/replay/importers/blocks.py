@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, InvalidToolCall, ToolCall, ToolMe
 from langchain_core.messages.ai import InputTokenDetails, OutputTokenDetails, UsageMetadata
 
 from refold.core.canonical import Json
-from refold.replay.importers.damage import mapping, number, parse, sequence, string
+from refold.replay.fields import mapping, number, parse, sequence, string
 from refold.replay.transcript import ToolSchema
 
 BlockDict: TypeAlias = dict[str, object]

@@ -16,6 +16,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.messages.ai import UsageMetadata
 
 from refold.core.messages import text_of
+from refold.replay.fields import Skips, mapping, moment, number, sequence, string
 from refold.replay.importers.assemble import CallIds, Draft, transcript_of
 from refold.replay.importers.blocks import (
     BlockDict,
@@ -27,7 +28,6 @@ from refold.replay.importers.blocks import (
     usage_of,
 )
 from refold.replay.importers.chat import add_message
-from refold.replay.importers.damage import Skips, mapping, moment, number, sequence, string
 from refold.replay.importers.source import Source
 from refold.replay.transcript import Transcript
 

@@ -14,6 +14,7 @@ from typing import Final, cast
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from refold.core.messages import blocks_of
+from refold.replay.fields import Skips, mapping, moment, sequence, string
 from refold.replay.importers.assemble import CallIds, Draft, transcript_of
 from refold.replay.importers.blocks import (
     BlockDict,
@@ -25,7 +26,6 @@ from refold.replay.importers.blocks import (
     result,
     usage_of,
 )
-from refold.replay.importers.damage import Skips, mapping, moment, sequence, string
 from refold.replay.importers.source import Record, Source
 from refold.replay.transcript import Transcript
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from langchain_core.messages import HumanMessage
 
+from refold.replay.fields import Skips, mapping, moment, sequence, string
 from refold.replay.importers.assemble import CallIds, Draft, transcript_of
 from refold.replay.importers.blocks import (
     BlockDict,
@@ -25,7 +26,6 @@ from refold.replay.importers.blocks import (
     tools_of,
     usage_of,
 )
-from refold.replay.importers.damage import Skips, mapping, moment, sequence, string
 from refold.replay.importers.nesting import dialogues, is_list_of
 from refold.replay.importers.source import Record, Source
 from refold.replay.transcript import Transcript

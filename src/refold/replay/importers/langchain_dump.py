@@ -15,10 +15,10 @@ from typing import Final, cast
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.messages.ai import UsageMetadata
 
+from refold.replay.fields import Skips, mapping, moment, sequence, string
 from refold.replay.importers.assemble import CallIds, Draft, transcript_of
 from refold.replay.importers.blocks import BlockDict, Content, RecordedCall, as_text, reply, result, tools_of, usage_of
 from refold.replay.importers.chat import recorded_calls
-from refold.replay.importers.damage import Skips, mapping, moment, sequence, string
 from refold.replay.importers.nesting import dialogues
 from refold.replay.importers.source import Source
 from refold.replay.transcript import Transcript

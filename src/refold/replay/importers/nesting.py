@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from refold.replay.importers.damage import mapping, sequence
+from refold.replay.fields import mapping, sequence
 
 _KEYS: Final = (
     *("messages", "traj", "trajectory", "history", "conversation", "dialog"),

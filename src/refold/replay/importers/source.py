@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from refold.errors import SessionFormatError
-from refold.replay.importers.damage import Skips, has_half_characters, parse
+from refold.replay.fields import Skips, has_half_characters, parse
 from refold.replay.transcript import Skipped
 
 SAMPLE_LINES: Final = 300

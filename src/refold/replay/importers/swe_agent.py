@@ -8,10 +8,10 @@ messages carry `tool_calls`, and those that write a command in their text (`acti
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from refold.replay.fields import Skips, mapping, sequence, string
 from refold.replay.importers.assemble import CallIds, Draft, transcript_of
 from refold.replay.importers.blocks import RecordedCall, content_of, reply, result
 from refold.replay.importers.chat import add_message
-from refold.replay.importers.damage import Skips, mapping, sequence, string
 from refold.replay.importers.source import Source
 from refold.replay.transcript import Transcript
 
