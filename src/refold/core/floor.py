@@ -12,7 +12,7 @@ from typing import Final
 
 from langchain_core.messages import BaseMessage, ToolMessage
 
-from refold.core.facts import CountText, audit, short_id
+from refold.core.facts import CountText, Presence, extract_facts, fact_index, short_id
 from refold.core.messages import blocks_of, calls_of, is_record, role_of, text_of
 from refold.core.record import escape_record
 
@@ -45,14 +45,16 @@ def floor_summary(messages: Sequence[BaseMessage], *, budget: int, count: CountT
     room = budget - count(counts) - 2
     quotes = _quotations(messages, budget=int(room * QUOTED), count=count)
     text = f"{counts}\n{quotes}" if quotes else counts
+    presence = Presence(quotes)
+    missing = [fact for fact in extract_facts(messages) if not presence.has(fact)]
     left = budget - count(text) - 1
-    while left > 0:
-        facts = audit(messages, quotes, budget=left, count=count).appendix
+    while left > 0 and missing:
+        facts = fact_index(missing, span_length=len(messages), budget=left, count=count)
         whole = f"{text}\n{facts}" if facts else text
         over = count(whole) - budget
         if over <= 0:
             return whole
-        left -= over
+        left -= over  # counts of parts need not add up to the count of the whole
     return text if count(text) <= budget else counts
 
 

@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+# RFC 9110 and its extensions; 499 is nginx's, 520 to 530 are Cloudflare's, 529 is Anthropic's.
+_STATUSES: Final = frozenset({*range(300, 309), *range(400, 430), 431, 451, 499, *range(500, 512), *range(520, 531)})
 _REASONS: Final = (
     "Bad Request|Unauthorized|Payment Required|Forbidden|Not Found|Method Not Allowed|Request Timeout|Conflict|Gone"
     "|Payload Too Large|Content Too Large|Unprocessable|Too Many Requests|Internal Server Error|Not Implemented"
@@ -29,7 +31,8 @@ _ERRNO: Final = re.compile(r"(?i:\[?errno)[ :=]{1,2}(\d{1,3})(?!\d)")
 def failures_in(text: str) -> Iterator[str]:
     """The failures that a prepared text reports by number. Success (exit code 0, HTTP 2xx) is none."""
     for match in _HTTP.finditer(text):
-        yield f"HTTP {match[match.lastindex or 0]}"
+        if (status := int(match[match.lastindex or 0])) in _STATUSES:
+            yield f"HTTP {status}"
     for match in _EXIT.finditer(text):
         if int(number := match[match.lastindex or 0]) != 0:
             yield f"exit code {number}"

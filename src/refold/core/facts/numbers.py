@@ -34,14 +34,15 @@ _AMOUNT: Final = r"(?:\d{1,3}(?:,\d{3})++|\d{1,18}+)(?:\.\d{1,12}+)?+"
 _START: Final = r"(?<![A-Za-z0-9_.#/])(?<!\d,)(?<![A-Za-z]-)"
 _QUANTITY: Final = re.compile(
     rf"{_START}(?:(?:US|HK|NT|A|C)?[$¥€£₩₹￥]\s?{_AMOUNT}(?:\s?(?:[KMBkmb](?![A-Za-z])|million|billion|万|亿|億))?"
-    rf"|[+\-±~≈<>]?{_AMOUNT}(?:\s?%|[KMBksmhdxG](?![A-Za-z0-9_(])|\s?-?(?:{_UNITS})(?![A-Za-z0-9_(])|\s?(?:{_CJK_UNITS})))"
+    rf"|[+\-±~≈<>]?{_AMOUNT}(?:\s?%|(?<!\d{{5}})[KMBksmhdxG](?![A-Za-z0-9_(])"
+    rf"|[ \u00a0]?-?(?:{_UNITS})(?![A-Za-z0-9_(])|[ \u00a0]?(?:{_CJK_UNITS})))"
 )
 _VERSION: Final = re.compile(
     r"(?<![A-Za-z0-9_./\-])(?:[~^]|[<>=!~]=?\s?|==\s?)?+(?:v\d{1,5}(?:\.\d{1,6}){1,3}|\d{1,5}(?:\.\d{1,6}){2,3})"
     r"(?:(?:-|\.)?(?:alpha|beta|rc|dev|post|preview|pre|a|b)[.\-]?\d{0,6})?(?![A-Za-z0-9_/]|\.\d)"
-    r"|(?:[<>~=!]=|[<>])\s?\d{1,4}\.\d{1,4}(?![A-Za-z0-9_.])"
-    r"|(?<![A-Za-z0-9_])(?i:python|node(?:js|\.js)?|java|go|ruby|php|rust|cuda|postgres(?:ql)?|sqlite|ubuntu|debian|version|版本"
-    r"|バージョン|버전)[ :=@]{1,2}v?\d{1,4}(?:\.\d{1,4}){0,3}(?![A-Za-z0-9_])"
+    r"|[<>~=!]=\s?\d{1,4}\.\d{1,4}(?![A-Za-z0-9_.])"
+    r"|(?<![A-Za-z0-9_./])(?i:python|node(?:js|\.js)?|java|go|ruby|php|rust|cuda|postgres(?:ql)?|sqlite|ubuntu|debian|version|版本"
+    r"|バージョン|버전)[ =@]{1,2}v?\d{1,4}(?:\.\d{1,4}){0,3}(?![A-Za-z0-9_:,]|\.\d)"
 )
 _MONTHS: Final = (
     "Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|Sept?(?:ember)?|Oct(?:ober)?"
@@ -51,8 +52,9 @@ _DATE: Final = re.compile(
     r"(?<![A-Za-z0-9_.\-/])(?P<iso>\d{4}-\d{2}-\d{2})"
     r"(?P<time>[T ]\d{2}:\d{2}(?::\d{2}(?:[.,]\d{1,9})?)?(?:Z|[+-]\d{2}:?\d{2})?)?(?![A-Za-z0-9_]|-\d)"
     r"|(?<![A-Za-z0-9_.\-/])(?:\d{4}/\d{1,2}/\d{1,2}|\d{1,2}/\d{1,2}/\d{4})(?![A-Za-z0-9_/])"
-    rf"|(?<![A-Za-z])(?:{_MONTHS})\.? \d{{1,2}}(?:st|nd|rd|th)?(?:,? \d{{4}})?(?![0-9A-Za-z:])"
-    rf"|(?<![A-Za-z0-9_.])\d{{1,2}}(?:st|nd|rd|th)? (?:{_MONTHS})(?:,? \d{{4}})?(?![0-9A-Za-z:])"
+    rf"|(?<![A-Za-z])(?:{_MONTHS})\.? {{1,2}}(?:[12]\d|3[01]|[1-9])(?:st|nd|rd|th)?(?:,? \d{{4}})?"
+    r"(?P<listed> \d{2}:\d{2})?(?![0-9A-Za-z:])"
+    rf"|(?<![A-Za-z0-9_.])(?:[12]?\d|3[01])(?:st|nd|rd|th)? (?:{_MONTHS})(?:,? \d{{4}})?(?![0-9A-Za-z:])"
     r"|(?<!\d)\d{4}\s?[年년]\s?\d{1,2}\s?[月월](?:\s?\d{1,2}\s?[日일号])?|(?<!\d)\d{1,2}\s?[月월]\s?\d{1,2}\s?[日일号]"
 )
 _CLOCK: Final = re.compile(
@@ -91,6 +93,8 @@ def _spelling(match: re.Match[str], origin: Origin) -> str | None:
     if groups.get("iso"):
         stamp = groups.get("time")
         return match["iso"] if origin == "tool" or (stamp and ("." in stamp or "Z" in stamp)) else match[0]
+    if groups.get("listed"):
+        return match[0] if origin != "tool" else match[0].removesuffix(match["listed"])  # as `ls -l` prints them
     if groups.get("seconds") and origin == "tool":
         line_start = match.string.rfind("\n", 0, match.start()) + 1
         if match.start() - line_start <= 1:

@@ -52,6 +52,8 @@ _BACKSLASHED: Final = re.compile(
     rf"(?<![A-Za-z0-9_.\\:{CJK}])(?:[A-Za-z0-9_.@+~\-]++\\{{1,2}}){{1,30}}[A-Za-z0-9_.@+~\-]++"
 )
 _WITH_BLANKS: Final = re.compile(r"[\"'`]((?:~?/|[A-Za-z]:\\)[^\"'`\n<>|*?]{1,200}\.[A-Za-z0-9]{1,8})[\"'`]")
+_CONTEXT_LINE: Final = re.compile(r"(\.[A-Za-z]{1,8})-\d{1,7}-[^/]{0,400}$")
+"""What `grep -A` prints between a file name and the line."""
 _CJK_RUN: Final = re.compile(f"[{CJK}]")
 _EXTENSION: Final = re.compile(r"\.([A-Za-z][A-Za-z0-9]{0,9})$")
 _EXTENSION_BEFORE_CJK: Final = re.compile(rf"^(.*?\.[A-Za-z0-9]{{1,8}})[{CJK}]")
@@ -98,6 +100,7 @@ def _windows(match: str) -> str | None:
 def _posix(match: str) -> Iterator[str]:
     for piece in _split_scripts(match):
         path = _unbalanced(piece.rstrip(".,:;!?~")) if not piece.endswith("/..") else piece
+        path = _CONTEXT_LINE.sub(r"\1", path)
         if path and _is_path(path):
             yield path_key(path)
 
@@ -153,6 +156,8 @@ def _unbalanced(path: str) -> str:
 def _is_path(path: str) -> bool:
     segments = path.strip("/").split("/")
     name = segments[-1]
+    if "$" in path or any(segment.startswith("...") for segment in segments):
+        return False
     if path.startswith(("/", "~/")):
         if "" in segments or path.startswith("//"):
             return False

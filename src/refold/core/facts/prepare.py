@@ -6,8 +6,12 @@ from typing import Final
 # The full-width forms U+FF01 to U+FF5E stand 0xFEE0 above their ASCII twins; U+3000 is the wide blank.
 _WIDE: Final = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | {0x3000: 0x20}
 _HAS_WIDE: Final = re.compile("[\uff01-\uff5e\u3000]")
-_DRIVE: Final = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]:\\{1,2}[A-Za-z0-9_]|\\\\[A-Za-z0-9]")
-_ESCAPE: Final = re.compile(r"\\(?:([nrt])|([\"'/])|u([0-9a-fA-F]{4}))")
+# A Windows path keeps its backslashes: doubled ones inside dumped JSON, single ones in plain text.
+_NAME: Final = r"[A-Za-z0-9_.@+~%$() \-]++"
+_ESCAPE: Final = re.compile(
+    rf"(?<![A-Za-z0-9])[A-Za-z]:(?:(?:\\\\{_NAME})++|(?:\\(?!\\|[nrt](?![a-z])){_NAME})++)"
+    r"|\\(?:([nrt])|([\"'/])|u([0-9a-fA-F]{4}))"
+)
 _DIFF: Final = re.compile(r"^(?:(---|\+\+\+) [ab]/|diff --git a/(\S{1,400}) b/)", re.MULTILINE)
 _BLANKS: Final = {"n": "\n", "r": "\n", "t": "\t"}
 
@@ -19,9 +23,9 @@ def prepare(text: str) -> str:
     """The text as the patterns of this package expect it; linear, at most as long as the text.
 
     A text that holds JSON as text (a tool that returned a dumped object) shows its line ends as backslash and n; they
-    are read as line ends unless the text holds Windows paths, where the same characters mean a folder.
+    are read as line ends, except inside Windows paths, where the same characters begin a folder.
     """
-    if "\\" in text and not _DRIVE.search(text):
+    if "\\" in text:
         text = _ESCAPE.sub(_unescape, text)
     if "\n+++ " in text or "diff --git" in text:
         text = _DIFF.sub(lambda m: f"{m[1]} " if m[1] else f"diff --git {m[2]} ", text)
@@ -43,5 +47,7 @@ def _unescape(match: re.Match[str]) -> str:
         return _BLANKS[match[1]]
     if match[2]:
         return match[2]
+    if not match[3]:
+        return match[0]
     code = int(match[3], 16)
     return match[0] if 0xD800 <= code < 0xE000 else chr(code)

@@ -8,17 +8,19 @@ MAX_SENTENCE: Final = 400
 """Characters of a sentence that is kept whole; a longer one is kept by the clauses that hold the demand."""
 
 _DEMAND: Final = re.compile(
-    r"\b(?:must(?:n't)?|never|always|only|don'?t|do not|should(?:n'?t| not)|shall not|cannot|can'?t|may not"
+    r"\b(?:must(?:n't)?|never|always|only"
+    r"|(?:don'?t|do not)(?! (?:actually |really |even )?(?:have|know|remember|think|see|understand|care|mind|recall))"
+    r"|should(?:n'?t| not)|shall not|(?<!\bI )(?:cannot|can'?t)|may not"
     r"|not allowed|required?|requires|forbidden|prohibited"
     r"|avoid|without|at (?:most|least)|no more than|make sure|ensure|instead of|prefer"
     r"|deadline|budget|limit(?:ed)?|exactly|under no circumstances|important"
     r"|nur|niemals|darf nicht|muss|nunca|siempre|debe|jamais|toujours)\b"
     r"|必须|必需|务必|一定要|不要|不能|不得|不可|不许|别再|千万别|禁止|严禁|只能|只要|只用|仅限|不准|应该|需要保证|确保|避免|至少|最多|不超过|切勿|请勿"
     r"|必須|禁止|してはいけない|してはならない|しないで|しなければ|なければなら|必ず|絶対に|のみ|だけ|ないでください|べき|以内|以下|以上"
-    r"|반드시|절대|하지\s?마|하지\s?말|금지|해야|안\s?됩니다|안\s?돼|만\s?사용|이내|이하|이상|꼭",
+    r"|반드시|절대|하지\s?마|하지\s?말|금지|해야\s?(?:합|한|해|함|됩|돼|만)|안\s?됩니다|안\s?돼|만\s?사용|이내|이하|이상|꼭",
     re.IGNORECASE,
 )
-_SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+|(?<=[。！？!?；])|\n+")
+_SENTENCE_END: Final = re.compile(r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)\s+|(?<=[。！？!?；])|\n+")
 _CLAUSE_END: Final = re.compile(r"(?<=[,;，；、])\s*")
 _CHECKBOX: Final = re.compile(
     r"^[ \t>]{0,40}(?:[-*+]|\d{1,4}[.)])?[ \t]{0,8}\[([ xX✓✔~-])\][ \t]{1,8}([^\n]{2,400})", re.MULTILINE
@@ -42,7 +44,7 @@ def constraints_in(text: str) -> Iterator[str]:
             continue
         whole = " ".join(sentence.split())
         if len(whole) <= MAX_SENTENCE:
-            if len(whole) > 4:
+            if len(whole) > 4 and not whole.endswith((":", "：")):
                 yield whole.lstrip("-*•> ")
             continue
         for clause in _CLAUSE_END.split(whole):
