@@ -6,7 +6,6 @@ is lossless or refused: what JSON cannot hold raises instead of coming back as s
 
 import json
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, cast
@@ -35,7 +34,7 @@ HEADER: Final = "refold_session"
 SUBAGENT: Final = "subagent"
 """The key that marks a subagent's header line; its value is the subagent's number in the file, from 1."""
 
-_CLASSES: Final[Mapping[str, Callable[..., BaseMessage]]] = {
+_CLASSES: Final[Mapping[str, type[BaseMessage]]] = {
     "human": HumanMessage,
     "ai": AIMessage,
     "system": SystemMessage,
@@ -55,20 +54,18 @@ def write_jsonl(path: str | Path, transcripts: Transcript | Iterable[Transcript]
     target = Path(path)
     items = [transcripts] if isinstance(transcripts, Transcript) else transcripts
     count = 0
+    temporary = target.with_name(f".{target.name[:100]}.{os.getpid()}.part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:100]}.")
         try:
-            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as stream:
+            with temporary.open("w", encoding="utf-8", newline="\n") as stream:
                 for transcript in items:
                     for line in session_lines(transcript):
                         stream.write(line + "\n")
                         count += not line.startswith((f'{{"{HEADER}"', f'{{"{SUBAGENT}"'))
-            os.chmod(temporary, 0o644)
-            os.replace(temporary, target)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+            temporary.replace(target)
+        finally:
+            temporary.unlink(missing_ok=True)
     except OSError as error:
         raise SessionFormatError(f"cannot write {target}: {error.strerror or error}") from error
     return count
@@ -101,7 +98,7 @@ def message_fields(message: BaseMessage) -> Mapping[str, object]:
 
 def message_from(fields: Mapping[str, object]) -> BaseMessage:
     """The message that `message_fields` described. Raises `SessionFormatError` when it describes none."""
-    kind = _CLASSES.get(str(fields.get("type")))
+    kind: Callable[..., BaseMessage] | None = _CLASSES.get(str(fields.get("type")))
     if kind is None:
         raise SessionFormatError(f"no message type {fields.get('type')!r}; known: {', '.join(_CLASSES)}")
     try:

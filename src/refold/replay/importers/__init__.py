@@ -52,13 +52,13 @@ def read_transcripts(path: str | Path) -> Iterator[Transcript]:
         if not transcript.messages:
             continue
         if held is not None:
-            yield replace(held, name=f"{held.name}#{count - 1}")
+            yield _numbered(held, source, count - 1)
         held = replace(transcript, skipped=united((*transcript.skipped, *skips.take())))
         count += 1
     if held is None:
         raise SessionFormatError(f"{path} looks like {importer.name}, but no message in it can be read")
-    name = held.name if count == 1 else f"{held.name}#{count - 1}"
-    yield replace(held, name=name, skipped=united((*held.skipped, *skips.take())))
+    last = replace(held, skipped=united((*held.skipped, *skips.take())))
+    yield last if count == 1 else _numbered(last, source, count - 1)
 
 
 def read_transcript(path: str | Path, *, index: int = 0, join: bool = False) -> Transcript:
@@ -73,6 +73,11 @@ def read_transcript(path: str | Path, *, index: int = 0, join: bool = False) -> 
         if count == index + 1:
             return transcript
     raise ConfigurationError(f"index {index}: {path} holds {count} dialogues, numbered from 0 to {count - 1}")
+
+
+def _numbered(transcript: Transcript, source: Source, number: int) -> Transcript:
+    """A dialogue that has only the file's name gets a number too; one with a name of its own keeps it."""
+    return replace(transcript, name=f"{source.name}#{number}") if transcript.name == source.name else transcript
 
 
 def _importer(source: Source) -> Importer:
