@@ -5,11 +5,8 @@ tool schemas are reserved. Where a default comes from is said beside it; docs/po
 """
 
 from dataclasses import dataclass, fields
-from typing import Literal, TypeAlias
 
 from refold.errors import ConfigurationError
-
-Repair: TypeAlias = Literal["view", "off"]
 
 READERS = frozenset({"read_file", "read_history", "search_history", "grep", "glob", "ls", "context_usage"})
 """Tools whose results are never offloaded: they read what was offloaded, or answer in one line (faults 99, 101)."""
@@ -99,8 +96,8 @@ class Policy:
     expected_calls: int = 20
     """Model calls that a fold in the soft zone is expected to pay for."""
 
-    repair: Repair = "view"
-    """Whether unanswered calls are answered in the view."""
+    read_page: int = 2000
+    """Tokens of one page that a reading tool hands back."""
 
     def __post_init__(self) -> None:
         for name in _FRACTIONS:

@@ -1,0 +1,216 @@
+"""The edge: one model request, and the answers to the effects that its program asks for, sync and async.
+
+An `Edge` lives for one call. It knows the request, the handler of the rest of the chain, the files and the hooks; the
+program knows none of them.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, cast
+
+from langchain.agents.middleware.types import ExtendedModelResponse, ModelRequest, ModelResponse
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
+from langgraph.errors import GraphBubbleUp
+
+from refold.agent.models import ModelFacts, tool_choice_off
+from refold.agent.quiet import acall_quietly, call_quietly, quiet_config
+from refold.agent.telemetry import Telemetry
+from refold.core.canonical import Json
+from refold.core.effects import (
+    AskSummariser,
+    CallModel,
+    ConfirmFolds,
+    Failure,
+    LearnLimit,
+    Reply,
+    Report,
+    Room,
+    Sleep,
+)
+from refold.core.overflow import Overflow, parse_overflow
+from refold.core.program import Effect
+from refold.errors import SummaryError
+from refold.files import Files, aanswer, answer
+
+Request: TypeAlias = ModelRequest[None]
+Handler: TypeAlias = Callable[[Request], ModelResponse[object]]
+AsyncHandler: TypeAlias = Callable[[Request], Awaitable[ModelResponse[object]]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FoldProposal:
+    """What a `before_fold` hook is shown: the folds of a pass that is about to be made, and its effect in tokens."""
+
+    folds: Sequence[Mapping[str, Json]]
+    before: int
+    after: int
+    reason: str
+    thread: str
+
+
+BeforeFold: TypeAlias = Callable[
+    [FoldProposal],
+    "Sequence[Mapping[str, Json]] | bool | Awaitable[Sequence[Mapping[str, Json]] | bool | None] | None",
+]
+"""Called once before a pass is made. None or True lets it pass, False vetoes it, a sequence keeps only those folds."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FoldCommitted:
+    """A fold pass that is in the state by now. `before` and `after` are the window's tokens around it."""
+
+    pass_id: str
+    reason: str
+    before: int
+    after: int
+    folds: Sequence[Mapping[str, Json]]
+
+
+AfterFold: TypeAlias = Callable[[FoldCommitted], None]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Models:
+    """The models that may write summaries besides the request's own."""
+
+    summary: BaseChatModel | None
+    fallback: BaseChatModel | None
+
+
+@dataclass(kw_only=True)
+class Edge:
+    """Answers effects for one request. `learn` remembers a refusal and answers with the new room."""
+
+    request: Request
+    facts: ModelFacts
+    files: Files
+    models: Models
+    telemetry: Telemetry
+    thread: str
+    learn: Callable[[Overflow, int, int], Room]
+    room: Room
+    before_fold: BeforeFold | None = None
+    over: bool = False
+
+    def answer(self, effect: Effect[object], handler: Handler) -> object:
+        """Answer an effect, blocking."""
+        match effect:
+            case CallModel(messages=messages):
+                try:
+                    return handler(self._with(messages))
+                except Exception as error:  # noqa: BLE001 - refusals are answers, everything else goes on
+                    return self._refused(error)
+            case AskSummariser():
+                try:
+                    with self.telemetry.span("refold.summary"):
+                        return Reply(message=call_quietly(lambda: self._ask(effect, handler), timeout=effect.timeout))
+                except GraphBubbleUp:
+                    raise
+                except Exception as error:  # noqa: BLE001 - whatever a model raises is a failed summary
+                    return Failure(error=error, overflow=parse_overflow(error))
+            case Sleep(seconds=seconds):
+                return time.sleep(seconds)
+            case ConfirmFolds():
+                return self._confirmed(effect, self._hook(effect))
+            case LearnLimit() | Report():
+                return self._inform(effect)
+            case _:
+                return answer(self.files, effect)
+
+    async def aanswer(self, effect: Effect[object], handler: AsyncHandler) -> object:
+        """Answer an effect, awaiting."""
+        match effect:
+            case CallModel(messages=messages):
+                try:
+                    return await handler(self._with(messages))
+                except Exception as error:  # noqa: BLE001 - refusals are answers, everything else goes on
+                    return self._refused(error)
+            case AskSummariser():
+                try:
+                    with self.telemetry.span("refold.summary"):
+                        message = await acall_quietly(lambda: self._aask(effect, handler), timeout=effect.timeout)
+                        return Reply(message=message)
+                except GraphBubbleUp:
+                    raise
+                except Exception as error:  # noqa: BLE001 - whatever a model raises is a failed summary
+                    return Failure(error=error, overflow=parse_overflow(error))
+            case Sleep(seconds=seconds):
+                return await asyncio.sleep(seconds)
+            case ConfirmFolds():
+                decision = self._hook(effect)
+                return self._confirmed(effect, await decision if isinstance(decision, Awaitable) else decision)
+            case LearnLimit() | Report():
+                return self._inform(effect)
+            case _:
+                return await aanswer(self.files.asynchronous(), effect)
+
+    def _with(self, messages: Sequence[BaseMessage]) -> Request:
+        return self.request.override(messages=cast("list[AnyMessage]", list(messages)))
+
+    def _refused(self, error: Exception) -> Failure:
+        overflow = None if isinstance(error, GraphBubbleUp) else parse_overflow(error, estimated_over=self.over)
+        if overflow is None:
+            raise error
+        return Failure(error=error, overflow=overflow)
+
+    def _ask(self, effect: AskSummariser, handler: Handler) -> AIMessage:
+        if effect.route == "live":
+            return _only(handler(self._live(effect)))
+        return _as_ai(self._model(effect).invoke(list(effect.messages), quiet_config()))
+
+    async def _aask(self, effect: AskSummariser, handler: AsyncHandler) -> AIMessage:
+        if effect.route == "live":
+            return _only(await handler(self._live(effect)))
+        return _as_ai(await self._model(effect).ainvoke(list(effect.messages), quiet_config()))
+
+    def _live(self, effect: AskSummariser) -> Request:
+        """The request itself plus the instruction: the same model, system prompt and tools, no structured output."""
+        return self._with(effect.messages).override(
+            tool_choice=tool_choice_off(self.facts) or self.request.tool_choice, response_format=None
+        )
+
+    def _model(self, effect: AskSummariser) -> BaseChatModel:
+        if effect.route == "fallback" and self.models.fallback is not None:
+            return self.models.fallback
+        return self.models.summary or self.request.model
+
+    def _inform(self, effect: LearnLimit | Report) -> Room | None:
+        if isinstance(effect, LearnLimit):
+            self.room = self.learn(effect.overflow, effect.sent, effect.size)
+            return self.room
+        self.telemetry.event(effect.event, effect.data, stream=self.request.runtime.stream_writer)
+        return None
+
+    def _hook(self, effect: ConfirmFolds) -> object:
+        if self.before_fold is None:
+            return None
+        return self.before_fold(
+            FoldProposal(
+                folds=effect.folds, before=effect.before, after=effect.after, reason=effect.reason, thread=self.thread
+            )
+        )
+
+    def _confirmed(self, effect: ConfirmFolds, decision: object) -> Sequence[Mapping[str, Json]]:
+        if decision is None or decision is True:
+            return effect.folds
+        if decision is False:
+            return ()
+        return cast("Sequence[Mapping[str, Json]]", decision)
+
+
+def _only(response: object) -> AIMessage:
+    """The AI message of a response, in whichever form the chain returned it."""
+    if isinstance(response, ExtendedModelResponse):
+        response = response.model_response
+    if isinstance(response, ModelResponse):
+        response = next((message for message in response.result if isinstance(message, AIMessage)), None)
+    return _as_ai(response)
+
+
+def _as_ai(message: object) -> AIMessage:
+    if not isinstance(message, AIMessage):
+        raise SummaryError(f"the summariser answered with {type(message).__name__}, not with an AI message")
+    return message

@@ -1,0 +1,106 @@
+"""`read_history`: the tool that reads back what left the window.
+
+It takes what a stub names: a path of an artifact, or the id of a message of the log. It pages by characters, so that it
+makes progress on any content, and a page is bounded in tokens, so that reading back never floods the window again.
+Media come back as media.
+"""
+
+import base64
+import json
+import mimetypes
+from collections.abc import Sequence
+from functools import partial
+from typing import TypeAlias
+
+from langchain.tools import ToolRuntime
+from langchain_core.messages import BaseMessage
+from langchain_core.tools import BaseTool, StructuredTool
+
+from refold.core.effects import ReadFile
+from refold.core.estimate import estimate_text
+from refold.core.log import read_log
+from refold.core.messages import blocks_of, calls_of, role_of
+from refold.core.program import Program, arun, run
+from refold.errors import FileMissingError, PathError
+from refold.files import Files, aanswer, answer
+
+Answer: TypeAlias = str | list[str | dict[str, object]]
+
+READ_HISTORY = "read_history"
+_DESCRIPTION = (
+    "Read back, word for word, what this conversation shows shortened. `ref` is a path or a message id as a note names "
+    "it. Long content comes in pages: ask again with the `start` that the answer gives."
+)
+_MOST_MEDIA = 8 * 1024 * 1024
+"""Bytes of a medium that is handed back inline: the smallest documented limit of the large providers is 5 to 20 MB."""
+
+
+def read_history_tool(files: Files, *, page: int) -> BaseTool:
+    """The tool over some files; `page` is the most tokens of one answer."""
+
+    def read(ref: str, runtime: ToolRuntime, start: int = 0) -> Answer:
+        return run(read_history_gen(ref, start, runtime.state["messages"], page), partial(answer, files))
+
+    async def aread(ref: str, runtime: ToolRuntime, start: int = 0) -> Answer:
+        program = read_history_gen(ref, start, runtime.state["messages"], page)
+        return await arun(program, partial(aanswer, files.asynchronous()))
+
+    return StructuredTool.from_function(read, aread, name=READ_HISTORY, description=_DESCRIPTION)
+
+
+def read_history_gen(ref: str, start: int, messages: Sequence[BaseMessage], page: int) -> Program[Answer]:
+    """One page of what a reference names. Mistakes are answered in words that the model can act on."""
+    ref = ref.strip()
+    if not ref.startswith("/"):
+        text = _message_text(ref, messages)
+        if text is None:
+            return f"No message {ref!r} in this conversation. Use an id or a path exactly as a note names it."
+        return paged(text, start, page, of=ref)
+    try:
+        data = yield from ReadFile(path=ref)
+    except (FileMissingError, PathError) as error:
+        return f"Cannot read {ref}: {error}"
+    mime = mimetypes.guess_type(ref)[0] or ""
+    if mime.split("/")[0] in ("image", "audio", "video") or mime == "application/pdf":
+        return _medium(ref, mime, data)
+    return paged(data.decode("utf-8", "replace"), start, page, of=ref)
+
+
+def paged(text: str, start: int, page: int, *, of: str) -> str:
+    """The text from `start` on, at most `page` tokens of it, and where to go on."""
+    start = max(0, start)
+    if start >= len(text) > 0:
+        return f"[{of} has {len(text)} characters; start={start} is past its end]"
+    length = min(len(text) - start, page * 6)
+    while length > 64 and estimate_text(text[start : start + length]) > page:
+        length = length * 3 // 4
+    stop = start + length
+    head = f"[{of}: characters {start} to {stop} of {len(text)}" if (start or stop < len(text)) else f"[{of}, whole"
+    more = f"; go on with start={stop}" if stop < len(text) else ""
+    return f"{head}{more}]\n{text[start:stop]}"
+
+
+def _message_text(key: str, messages: Sequence[BaseMessage]) -> str | None:
+    log = read_log(messages)
+    index = log.positions.get(key)
+    if index is None:
+        return None
+    message = log.messages[index]
+    lines = [f"({role_of(message)})"]
+    lines += [block.text for block in blocks_of(message) if block.kind in ("text", "reasoning") and block.text]
+    lines += [
+        f"(calls {call.name} {call.id}) "
+        + (call.args if isinstance(call.args, str) else json.dumps(call.args, ensure_ascii=False, indent=1))
+        for call in calls_of(message)
+    ]
+    return "\n".join(lines)
+
+
+def _medium(ref: str, mime: str, data: bytes) -> Answer:
+    if len(data) > _MOST_MEDIA:
+        return f"{ref} is {mime} of {len(data)} bytes, too large to show"
+    kind = "file" if mime == "application/pdf" else mime.split("/")[0]
+    return [
+        {"type": "text", "text": f"[{ref}, {mime}, {len(data)} bytes]"},
+        {"type": kind, "base64": base64.b64encode(data).decode("ascii"), "mime_type": mime},
+    ]

@@ -1,0 +1,165 @@
+"""From a LangChain request to a `Turn`: which model, which limits, which tools can read back, what to count with."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from langchain.agents.middleware.types import ModelRequest
+from langchain_core.language_models import BaseChatModel
+from langchain_core.tools import BaseTool
+from langgraph.config import get_config
+
+from refold.agent.edge import BeforeFold, Edge, Models, Request
+from refold.agent.host import Host
+from refold.agent.models import ModelFacts, facts_of, may_be_same_model
+from refold.agent.recall import READ_HISTORY
+from refold.agent.telemetry import Telemetry
+from refold.core.canonical import Json
+from refold.core.compact import Compaction, Summariser
+from refold.core.effects import Room
+from refold.core.limits import learn, resolve_limits
+from refold.core.messages import content_hash
+from refold.core.meter import Count, EstimatingMeter, Meter
+from refold.core.overflow import Overflow
+from refold.core.passes import Scope
+from refold.core.policy import Policy
+from refold.core.segment import Facts
+from refold.core.turn import Turn
+from refold.files import Files
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Binding:
+    """The agent's tools that read back: a file by its path, messages of the log by id, the history by a query."""
+
+    file_reader: str | None = READ_HISTORY
+    log_reader: str | None = READ_HISTORY
+    search: str | None = None
+
+    def bound(self, names: frozenset[str]) -> "Binding":
+        """What of it is bound to a request; a note in a window names nothing else (fault 101)."""
+        return Binding(
+            file_reader=self.file_reader if self.file_reader in names else None,
+            log_reader=self.log_reader if self.log_reader in names else None,
+            search=self.search if self.search in names else None,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """What one middleware was configured with, and what it remembers between calls (`host`)."""
+
+    policy: Policy
+    models: Models
+    meter: Meter | None
+    host: Host
+    binding: Binding | None
+
+    def open(
+        self, request: Request, *, files: Files, telemetry: Telemetry, before_fold: BeforeFold | None, now: float
+    ) -> tuple[Turn, Edge]:
+        """The turn of a request, and the edge that answers its effects."""
+        facts = facts_of(request.model, request.model_settings)
+        meter = self.meter or self.host.meter(facts.family)
+        system = meter.count(request.system_message) if request.system_message is not None else Count(tokens=0, bytes=0)
+        tools = meter.count_tools(request.tools)
+        room = self.room(facts)
+        thread = thread_of(request)
+        previous, at = self.host.take(thread)
+        binding = (self.binding or Binding()).bound(tool_names(request.tools))
+        turn = Turn(
+            messages=request.messages,
+            folds=cast("Sequence[Mapping[str, Json]]", request.state.get("folds") or ()),
+            system=system,
+            tools=tools,
+            meter=meter,
+            scale=self.host.scale(facts),
+            room=room,
+            compaction=self._compaction(request, facts, binding, thread, idle=None if at is None else now - at),
+            provider=facts.provider,
+            previous=previous,
+            same_model=lambda message: may_be_same_model(facts, message),
+        )
+
+        def learned(overflow: Overflow, sent: int, size: int) -> Room:
+            self.host.learn(facts, overflow, sent=sent, size=size)
+            return self.room(facts)
+
+        edge = Edge(
+            request=request, facts=facts, files=files, models=self.models, telemetry=telemetry, thread=thread,
+            learn=learned, before_fold=before_fold, room=room,
+        )  # fmt: skip
+        return turn, edge
+
+    def room(self, facts: ModelFacts) -> Room:
+        """What a request to a model may take, by all that is known about it."""
+        limits = resolve_limits(
+            explicit=self.policy.context_limit, learned=self.host.learned.get(facts.key), profile=facts.profile
+        )
+        return Room(
+            limit=limits.input,
+            reserved=limits.reserve(self.policy.output_reserve, facts.output_cap),
+            body_limit=self.host.body_limit(facts, self.policy.body_limit),
+            guessed=limits.source == "default",
+        )
+
+    def _compaction(
+        self, request: Request, facts: ModelFacts, binding: Binding, thread: str, *, idle: float | None
+    ) -> Compaction:
+        state = cast("Mapping[str, object]", request.state)
+        todos = cast("Sequence[Mapping[str, Json]]", state.get("todos") or ())
+        return Compaction(
+            budget=0,  # set from the room, once the system prompt and the tools are measured
+            total_limit=0,
+            policy=self.policy,
+            scope=Scope(
+                thread=thread, policy=self.policy, file_reader=binding.file_reader, log_reader=binding.log_reader
+            ),
+            summariser=self._summariser(request.model, facts),
+            facts=Facts(todos=todos),
+            idle=idle,
+            search=binding.search,
+        )
+
+    def _summariser(self, model: BaseChatModel, facts: ModelFacts) -> Summariser:
+        writer = facts_of(self.models.summary, {}) if self.models.summary is not None else facts
+        fallback = None
+        if self.models.fallback is not None:
+            fallback = self._request_limit(facts_of(self.models.fallback, {}))
+        return Summariser(
+            live=self.models.summary is None,
+            limit=self._request_limit(writer),
+            meter=EstimatingMeter(family=writer.family, upper_bound=True),
+            fallback_limit=fallback,
+        )
+
+    def _request_limit(self, facts: ModelFacts) -> int:
+        return self.room(facts).limit
+
+
+def tool_names(tools: Sequence[BaseTool | Mapping[str, object]]) -> frozenset[str]:
+    """The names of the tools bound to a request, LangChain's own and providers' dicts."""
+    names: set[str] = set()
+    for tool in tools:
+        if isinstance(tool, BaseTool):
+            names.add(tool.name)
+            continue
+        function = tool.get("function")
+        name = function.get("name") if isinstance(function, Mapping) else tool.get("name")
+        if isinstance(name, str):
+            names.add(name)
+    return frozenset(names)
+
+
+def thread_of(request: ModelRequest[None]) -> str:
+    """The name of the log that a request is about: thread id and, in a nested graph, its namespace.
+
+    Without a checkpointer there is no thread id; the first message names the log then.
+    """
+    config = get_config().get("configurable", {})
+    thread = config.get("thread_id")
+    namespace = "|".join(str(config.get("checkpoint_ns") or "").split("|")[:-1])
+    if thread is None:
+        thread = f"run-{content_hash(request.messages[0])[:16]}" if request.messages else "run"
+    return f"{thread}|{namespace}" if namespace else str(thread)
+

@@ -1,0 +1,201 @@
+"""`WindowMiddleware`: keeps an agent's requests inside its model's window, in any LangChain `create_agent`.
+
+It only adapts: each hook converts the request, starts the program of `refold.core.turn`, and answers its effects. The
+log (`state["messages"]`) is never changed; folds are committed to the private `folds` channel in the same superstep as
+the model's answer.
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import ClassVar, cast
+
+from langchain.agents.middleware.internal_call_transformer import InternalCallTransformer
+from langchain.agents.middleware.types import (
+    AgentMiddleware,
+    ExtendedModelResponse,
+    ModelRequest,
+    ModelResponse,
+    ToolCallRequest,
+)
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import ToolMessage
+from langchain_core.tools import BaseTool
+from langgraph.runtime import Runtime
+from langgraph.types import Command
+
+from refold.agent.edge import (
+    AfterFold,
+    AsyncHandler,
+    BeforeFold,
+    Edge,
+    FoldCommitted,
+    Handler,
+    Models,
+    Request,
+)
+from refold.agent.host import Host
+from refold.agent.recall import READ_HISTORY, read_history_tool
+from refold.agent.setup import Binding, Setup
+from refold.agent.state import WindowState
+from refold.agent.telemetry import open_telemetry
+from refold.core.meter import Meter
+from refold.core.passes.args import has_reference
+from refold.core.policy import Policy
+from refold.core.program import arun, run
+from refold.core.turn import Outcome, Turn, model_call_gen
+from refold.files import Files, LocalFiles
+
+
+class WindowMiddleware(AgentMiddleware[WindowState, None, object]):
+    """Keeps every request inside the model's input limit without losing a byte.
+
+        agent = create_agent(model, tools, middleware=[WindowMiddleware()])
+
+    Arguments:
+        files: Where originals go that leave the window. Default: the directory `.refold` under the working directory.
+        policy: Every threshold; see `Policy`.
+        summary_model: The model that writes summaries. Default: the agent's own, in its live prefix.
+        fallback_model: Asked when the first one fails.
+        meter: Counts tokens. Default: an estimator for the model's tokenizer family, corrected by reported usage.
+        before_fold: Called before a fold pass is made; may veto or amend it.
+        after_fold: Called once per pass after it is committed, with the numbers before and after. It takes a node of
+            its own after the model, which costs a superstep per model call; without it there is none.
+        binding: The names of the agent's tools that read files and messages back. Default: `read_history`, which this
+            middleware adds. What no bound tool can read back never leaves the window.
+        name: The middleware's name; LangChain refuses two of the same.
+
+    Raises, from the model node: `ContextOverflowError` when no fold can make a request fit, with all numbers.
+    """
+
+    state_schema = WindowState
+    transformers: ClassVar[Sequence[type]] = (InternalCallTransformer,)  # type: ignore[misc]
+
+    def __new__(cls, *, after_fold: AfterFold | None = None, **options: object) -> "WindowMiddleware":
+        """LangChain adds a node for a class that defines `after_model`, so only one that needs it does."""
+        return super().__new__(
+            _AnnouncingWindowMiddleware if after_fold is not None and cls is WindowMiddleware else cls
+        )
+
+    def __init__(
+        self,
+        *,
+        files: Files | None = None,
+        policy: Policy | None = None,
+        summary_model: BaseChatModel | None = None,
+        fallback_model: BaseChatModel | None = None,
+        meter: Meter | None = None,
+        before_fold: BeforeFold | None = None,
+        after_fold: AfterFold | None = None,
+        binding: Binding | None = None,
+        name: str = "RefoldWindow",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__()
+        self._files = files if files is not None else LocalFiles(".refold")
+        self._before_fold = before_fold
+        self._after_fold = after_fold
+        self._pending: dict[str, FoldCommitted] = {}
+        self._name = name
+        self._clock = clock
+        self._telemetry = open_telemetry()
+        self._models = Models(summary=summary_model, fallback=fallback_model)
+        self.setup = Setup(policy=policy or Policy(), models=self._models, meter=meter, host=Host(), binding=binding)
+        self.tools: Sequence[BaseTool] = (
+            () if binding is not None else (read_history_tool(self._files, page=self.setup.policy.read_page),)
+        )
+
+    @property
+    def name(self) -> str:
+        """The name under which LangChain knows this middleware."""
+        return self._name
+
+    def wrap_model_call(
+        self, request: Request, handler: Handler
+    ) -> ModelResponse[object] | ExtendedModelResponse[object]:
+        """Send the fold of the log instead of the log."""
+        turn, edge = self._open(request)
+        outcome = run(model_call_gen(turn), partial(edge.answer, handler=handler))
+        return self._commit(edge, outcome)
+
+    async def awrap_model_call(
+        self, request: Request, handler: AsyncHandler
+    ) -> ModelResponse[object] | ExtendedModelResponse[object]:
+        """Send the fold of the log instead of the log."""
+        turn, edge = self._open(request)
+        outcome = await arun(model_call_gen(turn), partial(edge.aanswer, handler=handler))
+        return self._commit(edge, outcome)
+
+    def wrap_tool_call(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], ToolMessage | Command[object]]
+    ) -> ToolMessage | Command[object]:
+        """Refuse a call whose arguments hold a copied reference to a withheld value."""
+        return refusal_of(request) or handler(request)
+
+    async def awrap_tool_call(
+        self,
+        request: ToolCallRequest,
+        handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[object]]],
+    ) -> ToolMessage | Command[object]:
+        """Refuse a call whose arguments hold a copied reference to a withheld value."""
+        return refusal_of(request) or await handler(request)
+
+    def _open(self, request: ModelRequest[None]) -> tuple[Turn, Edge]:
+        return self.setup.open(
+            request, files=self._files, telemetry=self._telemetry, before_fold=self._before_fold, now=self._clock()
+        )
+
+    def _commit(self, edge: Edge, outcome: Outcome) -> ModelResponse[object] | ExtendedModelResponse[object]:
+        self.setup.host.put(edge.thread, outcome.gauge, self._clock())
+        self._telemetry.window(outcome.gauge.used + outcome.gauge.fixed, edge.room.limit)
+        response = cast("ModelResponse[object]", outcome.response)
+        if not outcome.folds:
+            return response
+        if self._after_fold is not None:
+            committed = committed_pass(outcome)
+            self._pending[committed.pass_id] = committed
+        return ExtendedModelResponse(model_response=response, command=Command(update={"folds": list(outcome.folds)}))
+
+
+class _AnnouncingWindowMiddleware(WindowMiddleware):
+    """Calls `after_fold` from a node after the model, whose state holds what the model's superstep committed."""
+
+    def after_model(self, state: WindowState, runtime: Runtime[None]) -> None:
+        """Announce the passes that are in the state by now."""
+        self._announce(state)
+
+    async def aafter_model(self, state: WindowState, runtime: Runtime[None]) -> None:
+        """Announce the passes that are in the state by now."""
+        self._announce(state)
+
+    def _announce(self, state: WindowState) -> None:
+        for fold in state.get("folds", []):
+            committed = self._pending.pop(str(fold["pass"]), None)
+            if committed is not None and self._after_fold is not None:
+                self._after_fold(committed)
+
+
+def committed_pass(outcome: Outcome) -> FoldCommitted:
+    """What `after_fold` is told about a call's fold pass."""
+    first = outcome.folds[0]
+    return FoldCommitted(
+        pass_id=str(first["pass"]), reason=str(first["reason"]), before=int(str(first["before"])),
+        after=outcome.gauge.used, folds=outcome.folds,
+    )  # fmt: skip
+
+
+def refusal_of(request: ToolCallRequest) -> ToolMessage | None:
+    """The error result for a call that repeats a reference instead of content (fault 131), or None for any other."""
+    found = has_reference(request.tool_call["args"])
+    if found is None:
+        return None
+    return ToolMessage(
+        content=(
+            f"Not run: the argument {found or 'arguments'!r} holds a note that stands for text which this conversation "
+            f"shows shortened, not the text itself. Read the original with {READ_HISTORY}, then call again with the "
+            "whole text."
+        ),
+        name=request.tool_call["name"],
+        tool_call_id=request.tool_call["id"] or "",
+        status="error",
+    )
