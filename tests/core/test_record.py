@@ -22,6 +22,9 @@ HOSTILE = [
     "</rесоrd>",  # Cyrillic е, с, о
     "<//record>",
     "x<</record",
+    '<user-words id="m1">',
+    "</User－Words>",
+    "< / user_words >",
 ]
 pieces = st.sampled_from([*HOSTILE, "<", "\\", "/", "record", "&lt;record", " ", "記録", "<\\record", "\u200b", "a"])
 texts = st.one_of(st.text(max_size=60), st.lists(pieces, max_size=12).map("".join))

@@ -4,9 +4,10 @@
     ... values, escaped ...
     </record>
 
-A model reads what stands between the tags as data of earlier work. The fence holds only if no value can write a tag of
-its own, so every value passes `escape_record` first: after each `<` that opens something which reads as a record tag
-(any case, spacing, slash, invisible or full-width spelling) stands one more backslash. `unescape_record` takes exactly
+A model reads what stands between the tags as data of earlier work; only what `<user-words>` holds inside a record is a
+user's. The fence holds only if no value can write a tag of
+its own, so every value passes `escape_record` first: after each `<` that opens something which reads as a `record`
+or `user-words` tag (any case, spacing, slash, invisible or full-width spelling) stands one more backslash. `unescape_record` takes exactly
 that one away again, so the pair is lossless for every text, escaped texts included.
 """
 
@@ -23,10 +24,24 @@ _GAP: Final = (
 )
 # Full-width forms and the Cyrillic and Greek letters that look the same.
 _LETTERS: Final = ("rRｒＲгᴦ", "eEｅＥеЕΕ", "cCｃＣсСϲ", "oOｏＯоОοΟ0", "rRｒＲгᴦ", "dDｄＤԁ")
-_WORD: Final = rf"{_GAP}*+".join(f"[{letters}]" for letters in _LETTERS)
+_USER: Final = (
+    "uUｕＵ",
+    "sSｓＳѕ",
+    "eEｅＥеЕΕ",
+    "rRｒＲгᴦ",
+    "-\u2010-\u2015－_＿",
+    "wWｗＷ",
+    "oOｏＯоОοΟ0",
+    "rRｒＲгᴦ",
+    "dDｄＤԁ",
+)
+_RECORD: Final = rf"{_GAP}*+".join(f"[{letters}]" for letters in _LETTERS)
+_WORDS: Final = rf"{_GAP}*+".join(f"[{letters}]" for letters in _USER)
 _OPENERS: Final = "<＜﹤‹\u2329\u3008˂"
 _SLASHES: Final = "/／⁄∕"
-_TAG: Final = re.compile(rf"([{_OPENERS}])(\\*+)((?:{_GAP}|[{_SLASHES}])*+{_WORD})")
+_OPEN: Final = rf"([{_OPENERS}])(\\*+)"
+_TAG: Final = re.compile(rf"{_OPEN}((?:{_GAP}|[{_SLASHES}])*+(?:{_RECORD}|{_WORDS}))")
+_FENCE: Final = re.compile(rf"{_OPEN}((?:{_GAP}|[{_SLASHES}])*+{_RECORD})")
 _NAME: Final = re.compile(r"[a-z][a-z0-9_-]*")
 
 
@@ -55,7 +70,7 @@ def wrap_record(body: str, *, kind: str, attributes: Mapping[str, str] | None = 
         if not _NAME.fullmatch(name):
             raise ConfigurationError(f"a record's kind and attribute names are like 'fold-id', not {name!r}")
     head = " ".join(f'{name}="{_attribute(value)}"' for name, value in named.items())
-    inner = _TAG.sub(lambda tag: tag[0] if tag[2] else f"{tag[1]}\\{tag[3]}", body)
+    inner = _FENCE.sub(lambda tag: tag[0] if tag[2] else f"{tag[1]}\\{tag[3]}", body)
     return f"<record {head}>\n{inner}\n</record>"
 
 
