@@ -30,7 +30,7 @@ from refold.core.effects import (
     Room,
     Sleep,
 )
-from refold.core.overflow import Overflow, parse_overflow
+from refold.core.overflow import parse_overflow
 from refold.core.program import Effect
 from refold.errors import SummaryError
 from refold.files import Files, aanswer, answer
@@ -82,7 +82,7 @@ class Models:
 
 @dataclass(kw_only=True)
 class Edge:
-    """Answers effects for one request. `learn` remembers a refusal and answers with the new room."""
+    """Answers effects for one request. `learn` remembers a refusal and answers with what is known then."""
 
     request: Request
     facts: ModelFacts
@@ -90,7 +90,7 @@ class Edge:
     models: Models
     telemetry: Telemetry
     thread: str
-    learn: Callable[[Overflow, int, int], Room]
+    learn: Callable[[LearnLimit], Room]
     room: Room
     before_fold: BeforeFold | None = None
     over: bool = False
@@ -179,7 +179,7 @@ class Edge:
 
     def _inform(self, effect: LearnLimit | Report) -> Room | None:
         if isinstance(effect, LearnLimit):
-            self.room = self.learn(effect.overflow, effect.sent, effect.size)
+            self.room = self.learn(effect)
             return self.room
         self.telemetry.event(effect.event, effect.data, stream=self.request.runtime.stream_writer)
         return None

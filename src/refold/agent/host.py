@@ -9,8 +9,10 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Final
 
+from refold.core.effects import LearnLimit
+from refold.core.family import Family
 from refold.core.gauge import Gauge
-from refold.core.limits import LearnedLimits
+from refold.core.limits import LearnedLimits, ModelKey
 from refold.core.meter import EstimatingMeter, Meter
 
 _MOST_THREADS: Final = 64
@@ -22,8 +24,7 @@ class Host:
     """Shared by all runs of one middleware; safe from many threads."""
 
     learned: LearnedLimits = field(default_factory=LearnedLimits)
-    bodies: dict[tuple[str, str], int] = field(default_factory=dict)
-    meters: dict[str, Meter] = field(default_factory=dict)
+    meters: dict[Family, Meter] = field(default_factory=dict)
     gauges: "OrderedDict[str, tuple[Gauge, float]]" = field(default_factory=OrderedDict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -40,7 +41,19 @@ class Host:
             while len(self.gauges) > _MOST_THREADS:
                 self.gauges.popitem(last=False)
 
-    def meter(self, family: str) -> Meter:
+    def learn(self, key: ModelKey, effect: LearnLimit) -> None:
+        """Take in a refusal."""
+        with self.lock:
+            self.learned = self.learned.learn(
+                key, effect.overflow, estimated=effect.sent, scale=effect.scale, estimated_bytes=effect.size
+            )
+
+    def scale(self, key: ModelKey) -> float:
+        """Real tokens per estimated one that refusals of a model showed; 1 where it never refused."""
+        learned = self.learned.of(key)
+        return 1.0 if learned is None or learned.factor is None else min(5.0, max(0.5, learned.factor))
+
+    def meter(self, family: Family) -> Meter:
         """The estimating meter of a tokenizer family: one, so that a message is counted once."""
         with self.lock:
             if family not in self.meters:

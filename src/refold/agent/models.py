@@ -10,7 +10,8 @@ from typing import TypeVar
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 
-from refold.core.estimate import Family, family_of
+from refold.core.family import Family, family_of
+from refold.core.limits import ModelKey
 from refold.core.validate import Provider
 
 T = TypeVar("T")
@@ -31,11 +32,12 @@ class ModelFacts:
     profile: Mapping[str, object]
     family: Family
     provider: Provider
+    integration: str
 
     @property
-    def key(self) -> tuple[str, str]:
+    def key(self) -> ModelKey:
         """Under which what this model taught is remembered."""
-        return (self.address, self.name)
+        return ModelKey(base_url=self.address or None, model=self.name)
 
 
 def facts_of(model: BaseChatModel, settings: Mapping[str, object]) -> ModelFacts:
@@ -49,9 +51,10 @@ def facts_of(model: BaseChatModel, settings: Mapping[str, object]) -> ModelFacts
         name=name,
         address=_declared(model, _ADDRESSES, str) or "",
         output_cap=cap,
-        profile=dict(model.profile or {}),
+        profile={str(key): value for key, value in (model.profile or {}).items()},
         family=family_of(name),
         provider=_provider(model),
+        integration=type(model).__module__,
     )
 
 

@@ -16,11 +16,10 @@ from refold.agent.recall import READ_HISTORY
 from refold.agent.telemetry import Telemetry
 from refold.core.canonical import Json
 from refold.core.compact import Compaction, Summariser
-from refold.core.effects import Room
-from refold.core.limits import learn, resolve_limits
+from refold.core.effects import LearnLimit, Room
+from refold.core.limits import Budget, counts_output_of, resolve_limits
 from refold.core.messages import content_hash
 from refold.core.meter import Count, EstimatingMeter, Meter
-from refold.core.overflow import Overflow
 from refold.core.passes import Scope
 from refold.core.policy import Policy
 from refold.core.segment import Facts
@@ -73,7 +72,7 @@ class Setup:
             system=system,
             tools=tools,
             meter=meter,
-            scale=self.host.scale(facts),
+            scale=self.host.scale(facts.key),
             room=room,
             compaction=self._compaction(request, facts, binding, thread, idle=None if at is None else now - at),
             provider=facts.provider,
@@ -81,26 +80,31 @@ class Setup:
             same_model=lambda message: may_be_same_model(facts, message),
         )
 
-        def learned(overflow: Overflow, sent: int, size: int) -> Room:
-            self.host.learn(facts, overflow, sent=sent, size=size)
+        def learn(effect: LearnLimit) -> Room:
+            self.host.learn(facts.key, effect)
             return self.room(facts)
 
         edge = Edge(
             request=request, facts=facts, files=files, models=self.models, telemetry=telemetry, thread=thread,
-            learn=learned, before_fold=before_fold, room=room,
+            learn=learn, before_fold=before_fold, room=room,
         )  # fmt: skip
         return turn, edge
 
     def room(self, facts: ModelFacts) -> Room:
-        """What a request to a model may take, by all that is known about it."""
+        """What is known of what a request to a model may take."""
+        learned = self.host.learned.of(facts.key)
         limits = resolve_limits(
-            explicit=self.policy.context_limit, learned=self.host.learned.get(facts.key), profile=facts.profile
+            explicit=self.policy.context_limit,
+            learned=learned,
+            profile=facts.profile,
+            counts_output=counts_output_of(facts.integration),
         )
+        bodies = [limit for limit in (self.policy.body_limit, learned and learned.body_limit) if limit is not None]
         return Room(
-            limit=limits.input,
-            reserved=limits.reserve(self.policy.output_reserve, facts.output_cap),
-            body_limit=self.host.body_limit(facts, self.policy.body_limit),
-            guessed=limits.source == "default",
+            limits=limits,
+            learned=learned,
+            reserve=self.policy.output_reserve or facts.output_cap,
+            body_limit=min(bodies) if bodies else None,
         )
 
     def _compaction(
@@ -109,8 +113,7 @@ class Setup:
         state = cast("Mapping[str, object]", request.state)
         todos = cast("Sequence[Mapping[str, Json]]", state.get("todos") or ())
         return Compaction(
-            budget=0,  # set from the room, once the system prompt and the tools are measured
-            total_limit=0,
+            room=Budget(limit=0, reserved=0, system=0, tools=0, messages=0),  # set once the window is measured
             policy=self.policy,
             scope=Scope(
                 thread=thread, policy=self.policy, file_reader=binding.file_reader, log_reader=binding.log_reader
@@ -134,7 +137,8 @@ class Setup:
         )
 
     def _request_limit(self, facts: ModelFacts) -> int:
-        return self.room(facts).limit
+        """The most tokens of a summary request, as an upper bound counts it."""
+        return self.room(facts).limits.input
 
 
 def tool_names(tools: Sequence[BaseTool | Mapping[str, object]]) -> frozenset[str]:
@@ -162,4 +166,3 @@ def thread_of(request: ModelRequest[None]) -> str:
     if thread is None:
         thread = f"run-{content_hash(request.messages[0])[:16]}" if request.messages else "run"
     return f"{thread}|{namespace}" if namespace else str(thread)
-

@@ -147,7 +147,7 @@ class WindowMiddleware(AgentMiddleware[WindowState, None, object]):
 
     def _commit(self, edge: Edge, outcome: Outcome) -> ModelResponse[object] | ExtendedModelResponse[object]:
         self.setup.host.put(edge.thread, outcome.gauge, self._clock())
-        self._telemetry.window(outcome.gauge.used + outcome.gauge.fixed, edge.room.limit)
+        self._telemetry.window(outcome.gauge.used + outcome.gauge.fixed, edge.room.limits.input)
         response = cast("ModelResponse[object]", outcome.response)
         if not outcome.folds:
             return response

@@ -17,6 +17,7 @@ from refold.core.floor import floor_summary
 from refold.core.folds import Fold, FoldKind, make_fold
 from refold.core.gauge import Gauge, measure
 from refold.core.history import render_history
+from refold.core.limits import Budget
 from refold.core.meter import Meter
 from refold.core.passes import Scope
 from refold.core.passes.base import tokens_of
@@ -51,10 +52,9 @@ class Summariser:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Compaction:
-    """What a fold pass is given. `budget` is in tokens of messages; `total_limit` of the whole request."""
+    """What a fold pass is given. `room` divides the model's window."""
 
-    budget: int
-    total_limit: int
+    room: Budget
     policy: Policy
     scope: Scope
     summariser: Summariser
@@ -65,6 +65,11 @@ class Compaction:
     focus: str | None = None
     force: bool = False
     overflow: bool = False
+
+    @property
+    def budget(self) -> int:
+        """Tokens that messages may take."""
+        return self.room.messages
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -302,7 +307,7 @@ def _summary_job(
     job: Compaction, gauge: Gauge, step: SummaryStep, span: Sequence[BaseMessage], *, must_fit: bool
 ) -> SummaryJob:
     target = segment_tokens(job, step)
-    fits = gauge.used + gauge.fixed + target + _SUMMARY_ROOM <= job.total_limit
+    fits = gauge.used + gauge.fixed + target + _SUMMARY_ROOM <= job.room.limit
     live = job.summariser.live and fits and not must_fit and not step.merged
     meter = job.summariser.meter
     return SummaryJob(

@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 from langchain_core.messages import AIMessage, BaseMessage
 
 from refold.core.canonical import Json
+from refold.core.limits import Learned, Limits
 from refold.core.overflow import Overflow
 from refold.core.program import Effect
 
@@ -97,25 +98,26 @@ class Report(Effect[None]):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Room:
-    """What a request may take, in tokens, and the byte limit of its body.
+    """What is known of what a request may take.
 
-    `limit` is the model's input limit, `reserved` what is kept free for output; `guessed` says that no one declared
-    the limit: then a window over it is sent all the same, and the provider's refusal teaches the true one.
+    `learned` is what refusals taught about the model, `reserve` the output cap that was asked for (None: unknown),
+    `body_limit` the most bytes of a body (None: no limit).
     """
 
-    limit: int
-    reserved: int
+    limits: Limits
+    learned: Learned | None
+    reserve: int | None
     body_limit: int | None
-    guessed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class LearnLimit(Effect[Room]):
     """Remember what a refusal says about the model's limit. Answers with the room for the next, smaller request.
 
-    `sent` are the tokens of the whole refused request by our own count, `size` its bytes.
+    `sent` are the tokens of the whole refused request by our own count, estimates times `scale`; `size` its bytes.
     """
 
     overflow: Overflow
     sent: int
     size: int
+    scale: float

@@ -17,6 +17,7 @@ from refold.core.canonical import Json
 from refold.core.compact import Compaction, compact_gen
 from refold.core.effects import CallModel, Failure, LearnLimit, Report, Room
 from refold.core.gauge import Gauge, measure
+from refold.core.limits import budget
 from refold.core.meter import Count, Meter
 from refold.core.overflow import Overflow
 from refold.core.program import Program
@@ -30,7 +31,7 @@ _LARGEST = 5
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Turn:
-    """Everything that one model call is given. `compaction.budget` and `.total_limit` are set from `room`.
+    """Everything that one model call is given. `compaction.room` is filled in once the window is measured.
 
     `previous` is the gauge of an earlier call of the thread, if at hand: it changes the cost, never the result.
     """
@@ -60,36 +61,33 @@ class Outcome:
 def model_call_gen(turn: Turn) -> Program[Outcome]:
     """Make one model call within its limits.
 
-    Raises `ContextOverflowError` where no fold can make it fit, `InvalidWindowError` where a fold would break the
-    provider's rules, `FoldVetoedError` where the hook refused what the request cannot do without; and whatever the
-    model raises that is no overflow.
+    Raises `ContextOverflowError` where no fold can make it fit, `ConfigurationError` where the output cap leaves no
+    room, `InvalidWindowError` where a fold would break the provider's rules, `FoldVetoedError` where the hook refused
+    what the request cannot do without; and whatever the model raises that is no overflow.
     """
-    gauge = open_gauge(turn)
-    job = fit_compaction(turn, gauge, turn.room)
-    room, made, vetoed = turn.room, list[Mapping[str, Json]](), False
-    for attempt in range(turn.compaction.policy.overflow_retries + 1):
-        before = gauge.used
-        done = yield from compact_gen(replace(job, overflow=attempt > 0), gauge)
+    gauge, room = open_gauge(turn), turn.room
+    made: list[Mapping[str, Json]] = []
+    vetoed, refusal = False, None
+    for _ in range(turn.compaction.policy.overflow_retries + 1):
+        job = fit_compaction(turn, gauge, room, overflow=refusal is not None)
+        before = (gauge.used, gauge.size)
+        done = yield from compact_gen(job, gauge)
         gauge, vetoed = done.gauge, vetoed or done.vetoed
         made += done.folds
-        if attempt and gauge.used >= before and gauge.size >= turn.system.bytes + 1 and not done.folds:
+        if refusal is not None and gauge.used >= before[0] and gauge.size >= before[1]:
             raise overflow_error(
-                "the provider refused the request as too long and nothing is left to fold", gauge, room
-            )
-        check_fits(gauge, room, vetoed=vetoed)
+                "the provider refused the request and nothing is left to fold", gauge, job
+            ) from refusal
+        check_fits(gauge, job, guessed=room.limits.source == "default", vetoed=vetoed)
         check_valid(turn, gauge)
         answer = yield from CallModel(messages=gauge.window.messages)
         if not isinstance(answer, Failure):
             return Outcome(response=answer, folds=tuple(made), gauge=gauge)
-        refusal = answer
-        overflow = answer.overflow or Overflow()
+        refusal, overflow = answer.error, answer.overflow or Overflow()
         sent = gauge.used + gauge.fixed
-        room = yield from LearnLimit(overflow=overflow, sent=sent, size=gauge.size)
-        yield from Report(event="overflow", data={"sent": sent, "limit": room.limit, "bytes": gauge.size})
-        job = fit_compaction(turn, gauge, room)
-    raise overflow_error(
-        f"the provider refused the request as too long {turn.compaction.policy.overflow_retries + 1} times", gauge, room
-    ) from refusal.error
+        yield from Report(event="overflow", data={"sent": sent, "bytes": gauge.size, "limit": overflow.limit})
+        room = yield from LearnLimit(overflow=overflow, sent=sent, size=gauge.size, scale=gauge.scale)
+    raise overflow_error("the provider refused the request as too long, again and again", gauge, job) from refusal
 
 
 def open_gauge(turn: Turn) -> Gauge:
@@ -102,32 +100,41 @@ def open_gauge(turn: Turn) -> Gauge:
     )  # fmt: skip
 
 
-def fit_compaction(turn: Turn, gauge: Gauge, room: Room) -> Compaction:
-    """The compaction job within a room. Raises `ContextOverflowError` when system prompt and tools alone fill it."""
-    budget = room.limit - room.reserved - gauge.fixed
-    if budget <= 0:
-        raise overflow_error(
-            "system prompt, tool schemas and the output reserve leave no room for a single message: "
-            "use fewer tools, a shorter system prompt or a model with a larger window", gauge, room,
-        )  # fmt: skip
+def fit_compaction(turn: Turn, gauge: Gauge, room: Room, *, overflow: bool = False) -> Compaction:
+    """The compaction job within a room.
+
+    Raises `ContextOverflowError` when system prompt and tools alone fill it, `ConfigurationError` when the output cap
+    leaves no room for messages.
+    """
+    limits = room.limits
+    if room.learned is not None and limits.source == "learned":
+        limits = replace(limits, input=room.learned.ceiling(gauge.scale) or limits.input)
+    tools = round(gauge.scale * gauge.tools.tokens)
+    divided = budget(
+        limits, reserve=room.reserve, system=gauge.fixed - tools, tools=tools,
+        learned_output=room.learned.output if room.learned is not None else None,
+    )  # fmt: skip
     policy = replace(turn.compaction.policy, body_limit=room.body_limit)
-    return replace(turn.compaction, budget=budget, total_limit=room.limit, policy=policy)
+    return replace(turn.compaction, room=divided, policy=policy, overflow=overflow)
 
 
-def check_fits(gauge: Gauge, room: Room, *, vetoed: bool) -> None:
-    """Raise where a window is over its budget or its body over the byte limit, unless the limit is only a guess."""
-    over = gauge.used > room.limit - room.reserved - gauge.fixed and not room.guessed
-    heavy = room.body_limit is not None and gauge.size > room.body_limit
+def check_fits(gauge: Gauge, job: Compaction, *, guessed: bool, vetoed: bool) -> None:
+    """Raise where a window is over its budget or its body over the byte limit.
+
+    A limit that no one declared (`guessed`) refuses nothing: the provider's own refusal teaches the true one.
+    """
+    over = gauge.used > job.budget and not guessed
+    heavy = job.policy.body_limit is not None and gauge.size > job.policy.body_limit
     if not over and not heavy:
         return
     if vetoed:
         raise FoldVetoedError(
             "the before_fold hook refused folds without which the request does not fit: "
-            f"{gauge.used} tokens of messages for {room.limit - room.reserved - gauge.fixed}"
+            f"{gauge.used} tokens of messages for {job.budget}, {gauge.size} bytes for {job.policy.body_limit}"
         )
     if heavy and not over:
-        raise overflow_error(f"the request body has {gauge.size} bytes, over {room.body_limit}", gauge, room)
-    raise overflow_error("the window does not fit, although everything that may be folded is", gauge, room)
+        raise overflow_error(f"the request body has {gauge.size} bytes, over {job.policy.body_limit}", gauge, job)
+    raise overflow_error("the window does not fit, although everything that may be folded is", gauge, job)
 
 
 def check_valid(turn: Turn, gauge: Gauge) -> None:
@@ -151,16 +158,16 @@ def check_valid(turn: Turn, gauge: Gauge) -> None:
         )
 
 
-def overflow_error(reason: str, gauge: Gauge, room: Room) -> ContextOverflowError:
+def overflow_error(reason: str, gauge: Gauge, job: Compaction) -> ContextOverflowError:
     """The typed error with the numbers of a window that cannot be sent."""
     entries = gauge.window.entries
     order = sorted(range(len(entries)), key=lambda index: -gauge.tokens(index))[:_LARGEST]
     return ContextOverflowError(
         reason,
-        limit=room.limit,
-        reserved=room.reserved,
-        system=round(gauge.scale * gauge.system.tokens),
-        tools=round(gauge.scale * gauge.tools.tokens),
+        limit=job.room.limit,
+        reserved=job.room.reserved,
+        system=job.room.system,
+        tools=job.room.tools,
         messages=gauge.used,
         largest=[
             LargestMessage(message_id=str(entries[i].message.id), type=entries[i].message.type, tokens=gauge.tokens(i))
