@@ -125,20 +125,15 @@ def _quotes(quoted: Sequence[tuple[str, BaseMessage]], budget: int, recall: Reca
     for number, (key, message) in enumerate(quoted):
         text = text_of(message)
         if number in whole:
-            lines.append(f'<user-words id="{key}">\n{_user_words(text)}\n</user-words>')
+            lines.append(f'<user-words id="{key}">\n{escape_record(text)}\n</user-words>')
         else:
             part = preview(text, budget=_STUB, count=tokens_of).text
             where = recall.path or (f'{recall.log_reader}("{key}")' if recall.log_reader else "")
             lines.append(
                 f'<user-words id="{key}" characters="{len(text)}" shown="preview" whole="{where}">\n'
-                f"{_user_words(part)}\n</user-words>"
+                f"{escape_record(part)}\n</user-words>"
             )
     return lines
-
-
-def _user_words(text: str) -> str:
-    """A user's text that cannot close its own quotation or the record around it."""
-    return escape_record(text).replace("<user-words", "<\\user-words").replace("</user-words", "<\\/user-words")
 
 
 def _where(recall: Recall) -> str:
