@@ -22,6 +22,8 @@ from langchain_openai import ChatOpenAI
 
 from refold.core.overflow import Overflow, parse_overflow, parse_overflow_text
 from refold.errors import ContextOverflowError
+from refold.testing.dialects import DIALECTS, Dialect
+from refold.testing.dialects import Overflow as Refusal
 
 CASES = json.loads((Path(__file__).parent / "overflow_cases.json").read_text("utf-8"))
 
@@ -325,6 +327,19 @@ def raised_by(call: Callable[[], object]) -> Exception:
     with pytest.raises(Exception) as error:
         call()
     return error.value
+
+
+class TestTheStrictModelsDialects:
+    @pytest.mark.parametrize("dialect", [name for name in DIALECTS if name != "ollama"])
+    @pytest.mark.parametrize(
+        ("limit", "prompt", "output"), [(1_000, 1_200, 100), (128_000, 150_000, 4_000), (200, 260, 16)]
+    )
+    def test_every_server_of_the_strict_model(self, dialect: Dialect, limit: int, prompt: int, output: int) -> None:
+        """Each refusal of the public test model is recognised; a number that is read is the right one (fault 7)."""
+        found = parse_overflow(Refusal(limit=limit, prompt=prompt, output=output).error(dialect))
+        assert found is not None
+        assert found.limit in (None, limit)
+        assert found.prompt in (None, prompt)
 
 
 class TestRealClients:

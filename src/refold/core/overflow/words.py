@@ -134,6 +134,8 @@ TOKENS: Final = _any(
     r"(?:exceed\w*|over|reached|hit) (?:the |this |your )?(?:model(?:'s)? |maximum |max |input |prompt "
     r"|context )*token limit",
     r"total tokens[^\n]{0,40}?exceed",
+    r"tokens?(?: count)? (?:is |of )?\(?\d+\)?[^\n]{0,12}? but [^\n\d]{0,24}?"
+    r"(?:only )?(?:supports?|accepts?|allows?|takes?)\b",
     r"トークン数?[^\n]{0,20}(?:超|上限)|토큰[^\n]{0,20}(?:초과|넘)|(?:токен\w*)[^\n]{0,30}превы\w*",
 )
 """A count of tokens that is over something."""
