@@ -82,11 +82,9 @@ def _identity(value: object) -> object:
 
 def _is_message(value: object) -> bool:
     fields = _fields(value)
-    return (
-        string(fields.get("type")) in _TYPES
-        and "role" not in mapping(value)
-        and ("content" in fields or "id" in fields)
-    )
+    if string(fields.get("type")) not in _TYPES or "role" in mapping(value):
+        return False
+    return "content" in fields or (fields["type"] == "remove" and "id" in fields)
 
 
 def _fields(value: object) -> Mapping[str, object]:
@@ -94,15 +92,21 @@ def _fields(value: object) -> Mapping[str, object]:
     outer = mapping(value)
     if outer.get("type") == "constructor":
         path = sequence(outer.get("id"))
-        return {**mapping(outer.get("kwargs")), "type": _short(path[-1] if path else None)}
+        return {**mapping(outer.get("kwargs")), "type": _class_type(path[-1] if path else None)}
     if isinstance(outer.get("data"), dict) and "content" not in outer:
         return {**mapping(outer["data"]), "type": _short(outer.get("type"))}
     return {**outer, "type": _short(outer.get("type"))}
 
 
-def _short(kind: object) -> str:
-    name = kind if isinstance(kind, str) else ""
-    return name.removesuffix("Chunk").removesuffix("Message").lower() if name[:1].isupper() else name
+def _class_type(name: object) -> str:
+    """The message type of a class name: `AIMessage` and `AIMessageChunk` are `ai`; other classes have none."""
+    stem = name.removesuffix("Chunk") if isinstance(name, str) else ""
+    return stem.removesuffix("Message").lower() if stem.endswith("Message") else ""
+
+
+def _short(kind: object) -> object:
+    """The type of a plain message; a chunk's type is its class name."""
+    return _class_type(kind) or kind
 
 
 def _add(draft: Draft, value: object, calls: CallIds, skips: Skips) -> None:

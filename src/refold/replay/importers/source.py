@@ -106,43 +106,59 @@ KNOWN: Final = (
 """What every refusal ends with."""
 
 
+@dataclass(kw_only=True, slots=True)
+class _Open:
+    """A container that is still open: what closes it, its complete values so far, and where the last one ends."""
+
+    closer: str
+    values: int = 0
+    end: int = -1
+
+
 def salvage(text: str) -> tuple[object, int] | None:
     """A broken JSON text cut after the last complete element of its longest open array, and where it was cut.
 
-    None when no array has a complete element. Linear in the text.
+    Where no array with an element is open, after the last complete member of the outermost object. None when there is
+    no complete value at all. Linear in the text.
     """
-    cuts: list[tuple[int, int]] = []  # per open container: (complete elements, end of the last one); -1 in objects
-    closers: list[str] = []
+    open_: list[_Open] = []
+    before = ""
     for token in _TOKEN.finditer(text, 0, _error_position(text)):
         match token[0]:
             case "{":
-                closers.append("}")
-                cuts.append((-1, -1))
+                open_.append(_Open(closer="}"))
             case "[":
-                closers.append("]")
-                cuts.append((0, -1))
+                open_.append(_Open(closer="]"))
             case "}" | "]":
-                if not closers or closers.pop() != token[0]:
+                if not open_ or open_.pop().closer != token[0]:
                     break
-                cuts.pop()
-                _count(cuts, token.end())
+                _count(open_, token.end())
             case ":" | ",":
                 pass
             case word if word[0] == '"' or token.end() < len(text):
-                _count(cuts, token.end())
-    depth = max(range(len(cuts)), key=lambda at: (cuts[at][0], -at), default=None)
-    if depth is None or cuts[depth][0] < 1:
+                if open_ and (open_[-1].closer == "]" or before == ":"):
+                    _count(open_, token.end())
+        before = token[0]
+    depth = max(range(len(open_)), key=lambda at: _worth(open_[at], at), default=None)
+    if depth is None or open_[depth].values < 1:
         return None
-    end = cuts[depth][1]
+    end = open_[depth].end
     try:
-        return parse(text[:end] + "".join(reversed(closers[: depth + 1]))), end
+        return parse(text[:end] + "".join(part.closer for part in reversed(open_[: depth + 1]))), end
     except ValueError:
         return None
 
 
-def _count(cuts: list[tuple[int, int]], end: int) -> None:
-    if cuts and cuts[-1][0] >= 0:
-        cuts[-1] = (cuts[-1][0] + 1, end)
+def _worth(container: _Open, depth: int) -> tuple[bool, int, int]:
+    """The order of places to cut at: arrays that hold something, the longest; then objects, the outermost."""
+    is_array = container.closer == "]" and container.values > 0
+    return (is_array, container.values if is_array else int(container.values > 0), -depth)
+
+
+def _count(open_: list[_Open], end: int) -> None:
+    if open_:
+        open_[-1].values += 1
+        open_[-1].end = end
 
 
 def _error_position(text: str) -> int:
