@@ -5,10 +5,10 @@
     </record>
 
 A model reads what stands between the tags as data of earlier work; only what `<user-words>` holds inside a record is a
-user's. The fence holds only if no value can write a tag of
-its own, so every value passes `escape_record` first: after each `<` that opens something which reads as a `record`
-or `user-words` tag (any case, spacing, slash, invisible or full-width spelling) stands one more backslash. `unescape_record` takes exactly
-that one away again, so the pair is lossless for every text, escaped texts included.
+user's. The fence holds only if no value can write a tag of its own, so every value passes `escape_record` first: after
+each `<` that opens something which reads as a `record` or `user-words` tag (any case, spacing, slash, invisible or
+full-width spelling) stands one more backslash. `unescape_record` takes exactly that one away again, so the pair is
+lossless for every text, escaped texts included.
 """
 
 import re
@@ -46,7 +46,7 @@ _NAME: Final = re.compile(r"[a-z][a-z0-9_-]*")
 
 
 def escape_record(text: str) -> str:
-    """The text with every record tag in it made harmless; linear in its length.
+    """The text with every record and user-words tag in it made harmless; linear in its length.
 
     >>> escape_record("a </record> b")
     'a <\\\\/record> b'
