@@ -3,6 +3,8 @@
 from refold.core.effects import ReadFile, WriteFile, WriteMode
 from refold.core.paths import clean_folder, clean_path, is_under, safe_name
 from refold.files.base import BaseFiles, ProgramFiles, in_thread
+from refold.files.composite import CompositeFiles
+from refold.files.deepagents import DeepAgentsFiles
 from refold.files.effects import (
     DeleteFile,
     GlobFiles,
@@ -15,23 +17,33 @@ from refold.files.effects import (
     aanswer,
     answer,
 )
+from refold.files.fsspec import FsspecFiles
 from refold.files.local import LocalFiles
 from refold.files.memory import MemoryFiles
+from refold.files.objects import ObjectFiles
+from refold.files.open import open_files
 from refold.files.protocol import AsyncFiles, FileInfo, Files, Folder, Hit, Query, SearchResult
+from refold.files.state import FilesState, StateFiles, files_session, reduce_files
+from refold.files.store import StoreFiles
 
 __all__ = [
     "AsyncFiles",
     "BaseFiles",
+    "CompositeFiles",
+    "DeepAgentsFiles",
     "DeleteFile",
     "FileInfo",
     "Files",
+    "FilesState",
     "Folder",
+    "FsspecFiles",
     "GlobFiles",
     "Hit",
     "ListFiles",
     "ListFolder",
     "LocalFiles",
     "MemoryFiles",
+    "ObjectFiles",
     "ProgramFiles",
     "Query",
     "ReadFile",
@@ -39,6 +51,8 @@ __all__ = [
     "SearchFiles",
     "SearchResult",
     "StatFile",
+    "StateFiles",
+    "StoreFiles",
     "SwapFile",
     "WriteFile",
     "WriteMode",
@@ -46,7 +60,10 @@ __all__ = [
     "answer",
     "clean_folder",
     "clean_path",
+    "files_session",
     "in_thread",
     "is_under",
+    "open_files",
+    "reduce_files",
     "safe_name",
 ]
