@@ -1,5 +1,6 @@
 """How a generated history is put together: turns, rounds, and one provider's spelling of them."""
 
+import base64
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -169,7 +170,7 @@ class Builder:
         if reasons and self.style == "reasoning_content":
             message.additional_kwargs["reasoning_content"] = self.text()
         if self.style == "gemini" and calls:
-            message.additional_kwargs[GEMINI_SIGNATURES] = {calls[0].id: "c2lnbmF0dXJl"}
+            message.additional_kwargs[GEMINI_SIGNATURES] = {calls[0].id: _opaque(self.calls)}
         return message
 
     def thought(self) -> Part:
@@ -178,12 +179,12 @@ class Builder:
         match self.style:
             case "anthropic":
                 if self.draw(st.integers(0, 5)) == 5:
-                    return {"type": "redacted_thinking", "data": f"ZW5jcnlwdGVk{number}"}
-                return {"type": "thinking", "thinking": self.text(), "signature": f"c2ln{number}"}
+                    return {"type": "redacted_thinking", "data": _opaque(number)}
+                return {"type": "thinking", "thinking": self.text(), "signature": _opaque(number)}
             case "responses":
-                return {"type": "reasoning", "id": f"rs_{number}", "summary": [], "encrypted_content": f"ZW5j{number}"}
+                return {"type": "reasoning", "id": f"rs_{number}", "summary": [], "encrypted_content": _opaque(number)}
             case "gemini":
-                return {"type": "thinking", "thinking": self.text(), "signature": f"c2ln{number}"}
+                return {"type": "thinking", "thinking": self.text(), "signature": _opaque(number)}
             case _:
                 return {"type": "reasoning", "reasoning": self.text()}
 
@@ -192,7 +193,12 @@ class Builder:
         number = self.messages
         if self.style == "anthropic":
             found = [
-                {"type": "web_search_result", "url": "https://example.com", "title": "t", "encrypted_content": "eA=="}
+                {
+                    "type": "web_search_result",
+                    "url": "https://example.com",
+                    "title": "t",
+                    "encrypted_content": _opaque(0),
+                }
             ]
             return [
                 {"type": "server_tool_use", "id": f"srvtoolu_{number}", "name": "web_search", "input": {"query": "q"}},
@@ -238,6 +244,11 @@ class Builder:
                 return {**item, "arguments": arguments, "status": "completed"}
             case _:
                 return {"type": "tool_call", "id": call.id, "name": call.name, "args": call.args}
+
+
+def _opaque(number: int) -> str:
+    """Base64 that stands for a signature or an encrypted text."""
+    return base64.b64encode(f"opaque {number}".encode()).decode()
 
 
 def _as_human(results: Sequence[ToolMessage]) -> HumanMessage:
