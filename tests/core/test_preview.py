@@ -138,6 +138,19 @@ class TestKinds:
         assert '"id": 0' in text
         assert "more characters]" in text
 
+    def test_json_below_a_preamble_is_json(self) -> None:
+        """A tool's own lines before it are kept."""
+        shown = preview("Exit code: 0\nOutput:\n" + JSON, budget=200, count=tokens)
+        assert shown.kind == "json"
+        assert shown.text.startswith("Exit code: 0\nOutput:\n[JSON object with 3 keys")
+
+    def test_a_numbered_file_is_code(self) -> None:
+        """The line numbers that a reader put there are the outline's."""
+        content = "\n".join(f"{n:6}\u2192{line}" for n, line in enumerate(PYTHON.split("\n"), start=1))
+        shown = preview(content, budget=400, count=tokens)
+        assert shown.kind == "code"
+        assert "\n3\u2192class Thing0:" in shown.text
+
     def test_json_lines_show_keys_first_and_last(self) -> None:
         """The number of records, the keys, the first and the last record."""
         text = preview(JSONL, budget=200, count=tokens).text

@@ -17,6 +17,8 @@ __all__ = ["CountText", "Kind", "Preview", "preview"]
 
 _SAMPLE = 20_000
 """Characters from which the kind of a text is told; JSON is told by parsing."""
+_PREAMBLE = 1_000
+_PREAMBLE_LINES = 10
 _CHARACTERS_PER_TOKEN = 12
 """A text longer than the budget times this is not counted whole: no tokenizer averages so many characters."""
 
@@ -37,6 +39,8 @@ def preview(content: str, *, budget: int, count: CountText, hint: str | None = N
 def _kind_of(content: str, hint: str | None) -> tuple[Kind, Render]:
     if (parsed := parse_json(content)) is not None:
         return "json", json_preview(content, parsed[0])
+    if (framed := _json_behind_preamble(content)) is not None:
+        return "json", framed
     sample = content[:_SAMPLE]
     if is_json_lines(content):
         return "jsonl", json_lines_preview(content)
@@ -49,3 +53,17 @@ def _kind_of(content: str, hint: str | None) -> tuple[Kind, Render]:
     if looks_like_log(sample) or looks_like_log(content[-_SAMPLE:]):
         return "log", log_preview(content)
     return "text", prose_preview(content)
+
+
+def _json_behind_preamble(content: str) -> Render | None:
+    """JSON that stands below a few lines of a tool's own (an exit code, a time), which are kept."""
+    start = 0
+    for _ in range(_PREAMBLE_LINES):
+        end = content.find("\n", start, _PREAMBLE)
+        if end < 0:
+            return None
+        start = end + 1
+        if content.startswith(("{", "["), start) and (parsed := parse_json(content[start:])) is not None:
+            preamble, body = content[:start], json_preview(content[start:], parsed[0])
+            return lambda characters: preamble + body(characters - len(preamble)) if characters > start else body(0)
+    return None

@@ -36,13 +36,16 @@ _KEYWORD_CALL: Final = re.compile(
 
 
 def looks_like_code(text: str, hint: str | None) -> bool:
-    """Whether a path says so, or a twentieth of the first lines define something."""
+    """Whether a path says so, or a fortieth of the first lines define something; one will do in a numbered file."""
     if hint is not None and _SUFFIX.search(hint.strip()):
         return True
     lines = [line for line in text[:20_000].split("\n")[:400] if line.strip()]
     if len(lines) < 5:
         return False
-    return sum(1 for line in lines if _is_definition(line)) >= max(2, len(lines) // 20)
+    bare = [_bare(line) for line in lines]
+    defined = sum(1 for line in bare if _is_definition(line))
+    numbered = sum(1 for line, body in zip(lines, bare, strict=True) if len(body) < len(line))
+    return defined >= (1 if numbered * 10 >= len(lines) * 8 else max(2, len(lines) // 40))
 
 
 def code_preview(text: str) -> Render:
@@ -72,11 +75,10 @@ def _outline(text: str) -> list[tuple[int, int, str]]:
     """(indent, line number, line) of every definition in the part that is read line by line."""
     found: list[tuple[int, int, str]] = []
     for number, line in enumerate(text[:SCANNED].split("\n"), start=1):
-        prefix = _NUMBERED.match(line[:40])
-        body = line[prefix.end() :] if prefix is not None else line
+        body = _bare(line)
         if len(body) < 2_000 and _is_definition(body):
             indent = len(body.expandtabs(4)) - len(body.expandtabs(4).lstrip())
-            shown = f"{line.strip()}" if prefix is not None else f"{number}: {line.rstrip()}"
+            shown = line.strip() if len(body) < len(line) else f"{number}: {line.rstrip()}"
             found.append((indent, number, shown))
     return found
 
@@ -91,6 +93,12 @@ def _shown(outline: list[tuple[int, int, str]], room: int, width: int) -> list[s
             break
         chosen.append((number, shown))
     return [line for _, line in sorted(chosen)]
+
+
+def _bare(line: str) -> str:
+    """A line without the number that a reader put before it."""
+    prefix = _NUMBERED.match(line[:40])
+    return line[prefix.end() :] if prefix is not None else line
 
 
 def _is_definition(line: str) -> bool:
