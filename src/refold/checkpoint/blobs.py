@@ -1,0 +1,191 @@
+"""Programs that store and fetch blobs inside a transaction, and `Found`, which opens what was fetched after it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
+
+from refold.checkpoint.drafts import Context, Draft, every_draft
+from refold.checkpoint.effects import Args, Row, SelectEach, SelectIn
+from refold.checkpoint.lean import Frozen
+from refold.checkpoint.records import Record, unpack_record
+from refold.checkpoint.seal import CODEC_MASK, COMPOSITE, PACKED
+from refold.checkpoint.varint import get_uint, put_uint
+from refold.core.program import Program
+from refold.errors import CorruptionError
+
+
+def store_gen(ctx: Context, drafts: Iterable[Draft]) -> Program[Mapping[bytes, int]]:
+    """The ids of drafts and of all their parts, by name; stores what is missing. Needs a write transaction.
+
+    A blob that a collection is about to remove is taken off its list; if that comes too late it is stored again.
+    """
+    wanted = {draft.name: draft for draft in every_draft(drafts)}
+    ids = yield from _find_gen(list(wanted))
+    missing = [draft for name, draft in wanted.items() if name not in ids]
+    while missing:
+        ready = [d for d in missing if all(p.name in ids for p in d.parts) and (d.base is None or d.base.name in ids)]
+        ids |= yield from _add_gen(ctx, ready, ids)
+        missing = [draft for draft in missing if draft.name not in ids]
+        if missing and not ready:
+            raise CorruptionError("a value refers to itself")  # cannot be: parts are shorter than their whole
+    return ids
+
+
+def _find_gen(names: Sequence[bytes]) -> Program[dict[bytes, int]]:
+    if not names:
+        return {}
+    rows = yield from SelectIn(statement="blob_find", keys=names)
+    ids = {cast("bytes", name): cast("int", blob) for name, blob, doomed in rows if doomed is None}
+    doomed = [(cast("bytes", name), cast("int", blob)) for name, blob, doomed in rows if doomed is not None]
+    if doomed:
+        rescued = yield from SelectEach(statement="blob_rescue", rows=[{"blob": blob} for _, blob in doomed])
+        ids |= {name: blob for (name, blob), found in zip(doomed, rescued, strict=True) if found}
+    return ids
+
+
+def _add_gen(ctx: Context, drafts: Sequence[Draft], ids: Mapping[bytes, int]) -> Program[dict[bytes, int]]:
+    rows: list[Args] = []
+    for draft in sorted(drafts, key=lambda d: d.name) if len(drafts) > 8 else drafts:
+        if draft.parts:
+            codec, data = draft.seal_composite(ctx.sealer, [ids[part.name] for part in draft.parts])
+        else:
+            codec, data = draft.seal(ctx.sealer)
+        base = None if draft.base is None or draft.parts else ids[draft.base.name]
+        rows.append({"hash": draft.name, "codec": codec, "base": base, "data": data})
+    added = yield from SelectEach(statement="blob_add", rows=rows)
+    found = {cast("bytes", row[0][0]): cast("int", row[0][1]) for row in added if row}
+    lost = [cast("bytes", row["hash"]) for row in rows if row["hash"] not in found]
+    if lost:  # another writer stored the same value in the meantime
+        found |= yield from _find_gen(lost)
+    return found
+
+
+class Found:
+    """Blob rows that a transaction fetched. Opening them needs no transaction."""
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self.rows: dict[int, tuple[int, int | None, bytes | None]] = {}
+        self.packs: dict[int, tuple[int, bytes]] = {}
+        self._opened: dict[int, Mapping[int, bytes]] = {}
+        self._records: dict[int, Record] = {}
+
+    def record(self, blob: int) -> Record:
+        """A blob's record. Raises `CorruptionError` where it is missing or damaged."""
+        record = self._records.get(blob)
+        if record is None:
+            codec, _, _ = self._row(blob)
+            record = unpack_record(self._plain(blob), composite=bool(codec & COMPOSITE))
+            self._records[blob] = record
+        return record
+
+    def full(self, blob: int) -> tuple[str, bytes]:
+        """A value's tag and all its bytes."""
+        record = self.record(blob)
+        return record.tag, self.fill(record.pieces, record.refs)
+
+    def fill(self, pieces: Sequence[bytes], refs: Sequence[int]) -> bytes:
+        """Pieces with the bytes of the blobs that stand between them."""
+        if not refs:
+            return pieces[0]
+        parts = [pieces[0]]
+        for ref, piece in zip(refs, pieces[1:], strict=True):
+            parts += (self.full(ref)[1], piece)
+        return b"".join(parts)
+
+    def frozen(self, blob: int) -> Frozen | None:
+        """The blob as a message taken apart, or None where only the serializer can tell."""
+        frozen = self._ctx.caches.frozen.get(blob)
+        if frozen is None and blob in self.rows and not self.rows[blob][0] & COMPOSITE:
+            frozen = self._ctx.serde.load_frozen(*self.full(blob))
+            if frozen is not None:
+                self._ctx.caches.frozen.put(blob, frozen)
+        return frozen
+
+    def _row(self, blob: int) -> tuple[int, int | None, bytes | None]:
+        row = self.rows.get(blob)
+        if row is None:
+            raise CorruptionError(f"blob {blob} is missing; restore the database from a backup")
+        return row
+
+    def _plain(self, blob: int) -> bytes:
+        codec, base, data = self._row(blob)
+        if codec & CODEC_MASK == PACKED:
+            plain = self._pack(cast("int", base)).get(blob)
+            if plain is None:
+                raise CorruptionError(f"blob {blob} is missing from its pack; restore the database from a backup")
+            return plain
+        if data is None:
+            raise CorruptionError(f"blob {blob} has no data; restore the database from a backup")
+        against = None if base is None else self.full(base)[1]
+        return self._ctx.sealer.open(codec, data, base=against)
+
+    def _pack(self, pack: int) -> Mapping[int, bytes]:
+        opened = self._opened.get(pack)
+        if opened is None:
+            if pack not in self.packs:
+                raise CorruptionError(f"pack {pack} is missing; restore the database from a backup")
+            codec, data = self.packs[pack]
+            opened = unpack_pack(self._ctx.sealer.open(codec, data))
+            self._opened[pack] = opened
+        return opened
+
+
+def pull_gen(found: Found, blobs: Iterable[int]) -> Program[None]:
+    """Fetch blobs with everything that is needed to open them: parts, bases, packs."""
+    wanted = set(blobs) - found.rows.keys()
+    while wanted:
+        rows = yield from SelectIn(statement="blob_get", keys=sorted(wanted))
+        packs = {cast("int", base) for _, codec, base, _ in rows if cast("int", codec) & CODEC_MASK == PACKED}
+        yield from _pull_packs_gen(found, packs - found.packs.keys())
+        more = _note_rows(found, rows)
+        missing = wanted - found.rows.keys()
+        if missing:
+            raise CorruptionError(f"blob {min(missing)} is missing; restore the database from a backup")
+        wanted = more - found.rows.keys()
+
+
+def _note_rows(found: Found, rows: Sequence[Row]) -> set[int]:
+    """Keep rows; the blobs that they lead to."""
+    more: set[int] = set()
+    for blob, codec, base, data in cast("Sequence[tuple[int, int, int | None, bytes | None]]", rows):
+        found.rows[blob] = (codec, base, None if data is None else bytes(data))
+        if base is not None and codec & CODEC_MASK != PACKED:
+            more.add(base)
+    for blob, codec, base, _ in cast("Sequence[tuple[int, int, int | None, bytes | None]]", rows):
+        if codec & COMPOSITE and (base is None or codec & CODEC_MASK == PACKED):
+            more.update(found.record(blob).refs)
+    return more
+
+
+def _pull_packs_gen(found: Found, packs: Iterable[int]) -> Program[None]:
+    keys = sorted(packs)
+    if keys:
+        rows = yield from SelectIn(statement="pack_get", keys=keys)
+        for pack, codec, data in rows:
+            found.packs[cast("int", pack)] = (cast("int", codec), bytes(cast("bytes", data)))
+
+
+def pack_pack(plains: Mapping[int, bytes]) -> bytes:
+    """The plain bytes of a pack: ids and sizes, then the records one after the other."""
+    out = bytearray()
+    put_uint(out, len(plains))
+    for blob, plain in plains.items():
+        put_uint(out, blob)
+        put_uint(out, len(plain))
+    return bytes(out) + b"".join(plains.values())
+
+
+def unpack_pack(data: bytes) -> Mapping[int, bytes]:
+    count, at = get_uint(data, 0)
+    sizes: list[tuple[int, int]] = []
+    for _ in range(count):
+        blob, at = get_uint(data, at)
+        size, at = get_uint(data, at)
+        sizes.append((blob, size))
+    found: dict[int, bytes] = {}
+    for blob, size in sizes:
+        found[blob] = data[at : at + size]
+        at += size
+    if at != len(data):
+        raise CorruptionError("a pack has the wrong length; restore the database from a backup")
+    return found

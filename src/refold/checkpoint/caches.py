@@ -1,0 +1,102 @@
+"""What a saver remembers between calls. Nothing here is needed for a right answer, only for a fast one.
+
+Ids of blobs, logs and checkpoints are never used twice, and what they name never changes, so *content* by id stays true
+whatever other processes do. That something *exists* is never taken from here: a transaction that writes looks up every
+hash it relies on, and compares the parent's row with the one remembered.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Generic, TypeAlias, TypeVar
+
+from refold.checkpoint.header import Header
+from refold.checkpoint.lean import Frozen
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+Entry: TypeAlias = int | bytes
+"""An element of a log: the id of its blob, or its msgpack bytes where those are few."""
+
+
+class Lru(Generic[K, V]):
+    """A bounded mapping that forgets what was not used for longest. Safe to share between threads."""
+
+    def __init__(self, limit: int, cost: Callable[[V], int] = lambda _: 1) -> None:
+        self._limit = limit
+        self._cost = cost
+        self._used = 0
+        self._items: OrderedDict[K, tuple[V, int]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: K) -> V | None:
+        with self._lock:
+            found = self._items.get(key)
+            if found is None:
+                return None
+            self._items.move_to_end(key)
+            return found[0]
+
+    def put(self, key: K, value: V) -> None:
+        cost = self._cost(value)
+        with self._lock:
+            old = self._items.pop(key, None)
+            self._used += cost - (old[1] if old else 0)
+            self._items[key] = (value, cost)
+            while self._used > self._limit and self._items:
+                _, (_, freed) = self._items.popitem(last=False)
+                self._used -= freed
+
+    def drop(self, key: K) -> None:
+        with self._lock:
+            old = self._items.pop(key, None)
+            self._used -= old[1] if old else 0
+
+    def clear(self) -> None:
+        with self._lock:
+            self._items.clear()
+            self._used = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ListState:
+    """The elements of a log as they were last written or read.
+
+    `objects` are the live elements, `marks` what each was like (see `lists`). A longer state of the same log has a
+    shorter one as its prefix. Never changed once made.
+    """
+
+    entries: Sequence[Entry]
+    objects: Sequence[object]
+    marks: Sequence[object]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tip:
+    """A checkpoint that a next one may build on, with the row that it was read from."""
+
+    checkpoint_id: str
+    seq: int
+    template: int
+    data: bytes
+    header: Header
+
+
+@dataclass(frozen=True, kw_only=True)
+class Caches:
+    """All caches of one database. Limits: bytes for values (about), elements for lists, entries for the rest."""
+
+    frozen: Lru[int, Frozen]
+    lists: Lru[int, ListState]
+    templates: Lru[int, bytes] = field(default_factory=lambda: Lru(4096))
+    tips: Lru[tuple[str, str], Tip] = field(default_factory=lambda: Lru(256))
+    stored: Lru[bytes, bool] = field(default_factory=lambda: Lru(4096))
+
+    def clear(self) -> None:
+        for cache in (self.frozen, self.lists, self.templates, self.tips, self.stored):
+            cache.clear()
+
+
+DEFAULT_CACHE_BYTES: Final = 64 * 1024 * 1024

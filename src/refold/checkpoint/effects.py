@@ -1,0 +1,80 @@
+"""What a saver's programs ask of a database: named statements, transactions, and nothing else.
+
+The algorithms of this room are programs (see `refold.core.program`) over these effects. A driver (`sqlite/driver.py`,
+`postgres/driver.py`) answers them: it knows how to begin, commit and retry, and turns its driver's errors into the
+typed ones of `refold.errors`. Statements are named blocks of the backend's `queries.sql`; both backends have the same
+names with the same parameters and columns, which a test checks.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeAlias, TypeVar
+
+from refold.core.program import Effect, Program
+
+T = TypeVar("T")
+
+SqlValue: TypeAlias = int | str | bytes | float | None
+Row: TypeAlias = tuple[SqlValue, ...]
+Args: TypeAlias = Mapping[str, SqlValue]
+
+NO_ARGS: Args = {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Select(Effect[list[Row]]):
+    """Run one named statement with named parameters; its rows, empty for a statement that returns none."""
+
+    statement: str
+    args: Args = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectIn(Effect[list[Row]]):
+    """Run a statement for any number of `keys` (its `:keys` is a set of values); rows in no promised order."""
+
+    statement: str
+    keys: Sequence[SqlValue]
+    args: Args = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectEach(Effect[list[list[Row]]]):
+    """Run one statement once per mapping of parameters, in order; the rows of each. One round trip where possible."""
+
+    statement: str
+    rows: Sequence[Args]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Together(Effect[list[list[Row]]]):
+    """Run several independent statements, in order; the rows of each. One round trip where possible."""
+
+    selects: Sequence[Select]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transaction(Effect[T], Generic[T]):
+    """Run a program of statements atomically and give what it returns.
+
+    `write=False` sees one consistent snapshot and changes nothing. A driver may run `program` again from the start
+    after a conflict, so the program keeps its results to itself until it returns.
+    """
+
+    program: Callable[[], Program[T]]
+    write: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Barrier(Effect[None]):
+    """Wait until every write transaction that began before now has ended."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vacuum(Effect[None]):
+    """Give space that no row uses back to the file system, where the backend can."""
+
+
+def one(rows: Sequence[Row]) -> Row | None:
+    """The first row, or None."""
+    return rows[0] if rows else None

@@ -1,0 +1,181 @@
+"""The programs that list checkpoints, newest first, a page at a time.
+
+Each page is one short transaction with a fixed number of statements, so a long listing blocks no writer, holds little in
+memory, and a reader may stop at any time. Several namespaces or threads are merged by checkpoint id.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import CheckpointTuple
+
+from refold.checkpoint.drafts import Context
+from refold.checkpoint.effects import Select, SelectIn, Transaction
+from refold.checkpoint.read import Loaded, load_gen, stored_of, tuple_of
+from refold.checkpoint.rows import header_of, read_templates_gen
+from refold.checkpoint.spaces import (
+    LISTED,
+    CheckpointRow,
+    Space,
+    address_of,
+    find_checkpoint_gen,
+    pack_id,
+    read_row,
+    unpack_id,
+)
+from refold.core.program import Program
+
+PAGE = 32  # checkpoints: what a listing reads in one transaction
+
+
+@dataclass(frozen=True, kw_only=True)
+class Query:
+    """What a listing asks for. `before` and `only` are checkpoint ids; `filter` compares metadata."""
+
+    thread: str | None
+    ns: str | None
+    only: str | None
+    before: str | None
+    filter: Mapping[str, object]
+
+
+@dataclass(kw_only=True)
+class Stream:
+    """One space of a listing: where it stands. `head` is at least the id of its next tuple."""
+
+    space: Space
+    thread: str
+    ns: str
+    head: str
+    after: str | None = None
+    ready: list[CheckpointTuple] = field(default_factory=list)
+    ended: bool = False
+
+
+@dataclass(kw_only=True)
+class Listing:
+    """A listing under way: pass it to `next_gen` until that gives nothing."""
+
+    query: Query
+    left: int | None
+    streams: list[Stream] | None = None
+
+
+def listing_of(
+    config: RunnableConfig | None,
+    filter: Mapping[str, object] | None,
+    before: RunnableConfig | None,
+    limit: int | None,
+) -> Listing:
+    """The listing that LangGraph's arguments describe."""
+    configurable: Mapping[str, object] = {} if config is None else config["configurable"]
+    ns, only = configurable.get("checkpoint_ns"), configurable.get("checkpoint_id")
+    bound = None if before is None else before["configurable"].get("checkpoint_id")
+    query = Query(
+        thread=None if config is None else address_of(config).thread,
+        ns=None if ns is None else str(ns),
+        only=str(only) if only else None,
+        before=str(bound) if bound else None,
+        filter=dict(filter or {}),
+    )
+    return Listing(query=query, left=limit)
+
+
+def next_gen(ctx: Context, listing: Listing) -> Program[Sequence[CheckpointTuple]]:
+    """The next tuples of a listing; empty at its end."""
+    if listing.streams is None:
+        listing.streams = yield from Transaction(program=lambda: _streams_gen(listing.query), write=False)
+    while listing.streams and (listing.left is None or listing.left > 0):
+        listing.streams.sort(key=lambda stream: stream.head, reverse=True)
+        stream = listing.streams[0]
+        if not stream.ready and not stream.ended:
+            yield from _fill_gen(ctx, listing, stream)
+        batch = _take(listing, stream)
+        if stream.ended and not stream.ready:
+            listing.streams.remove(stream)
+        elif stream.ready:
+            stream.head = str(stream.ready[0].checkpoint["id"])
+        elif stream.after is not None:
+            stream.head = stream.after
+        if batch:
+            return batch
+    return []
+
+
+def _take(listing: Listing, stream: Stream) -> Sequence[CheckpointTuple]:
+    """What of a stream's page comes before all other streams."""
+    others = [other.head for other in listing.streams or () if other is not stream]
+    bound = max(others, default=None)
+    count = len(stream.ready)
+    if bound is not None:
+        count = next((n for n, item in enumerate(stream.ready) if item.checkpoint["id"] < bound), count)
+    if listing.left is not None:
+        count = min(count, listing.left)
+        listing.left -= count
+    batch, stream.ready = stream.ready[:count], stream.ready[count:]
+    return batch
+
+
+def _streams_gen(query: Query) -> Program[list[Stream]]:
+    if query.thread is None:
+        rows = yield from Select(statement="spaces_all")
+    else:
+        rows = yield from Select(statement="spaces_of_thread", args={"thread": query.thread})
+    places = {
+        space: (Space(id=space, wide=bool(wide)), thread, ns)
+        for space, thread, ns, wide in cast("list[tuple[int, str, str, int]]", rows)
+        if query.ns is None or ns == query.ns
+    }
+    if not places:
+        return []
+    heads = yield from SelectIn(statement="space_heads", keys=list(places))
+    streams: list[Stream] = []
+    for found, head in cast("list[tuple[int, bytes]]", heads):
+        space, thread, ns = places[found]
+        streams.append(Stream(space=space, thread=thread, ns=ns, head=unpack_id(head, wide=space.wide)))
+    return streams
+
+
+def _fill_gen(ctx: Context, listing: Listing, stream: Stream) -> Program[None]:
+    query = listing.query
+    count = PAGE if listing.left is None or query.filter else min(PAGE, listing.left)
+    program = lambda: _load_page_gen(ctx, query, stream, count)  # noqa: E731 - run again after a conflict
+    loaded, stream.after, stream.ended = yield from Transaction(program=program, write=False)
+    stream.ready = [tuple_of(ctx, loaded, row) for row in loaded.rows]
+
+
+def _load_page_gen(
+    ctx: Context, query: Query, stream: Stream, count: int
+) -> Program[tuple[Loaded, str | None, bool]]:
+    rows = yield from _page_rows_gen(query, stream, count)
+    ended = len(rows) < count or query.only is not None
+    after = rows[-1].checkpoint_id if rows else None
+    rows = [row for row in rows if query.before is None or row.checkpoint_id < query.before]
+    if query.filter and rows:
+        templates = yield from read_templates_gen(ctx, [row.template for row in rows if row.template is not None])
+        rows = [row for row in rows if _matches(stored_of(ctx, header_of(ctx, row, templates).metadata), query.filter)]
+    loaded = yield from load_gen(ctx, stream.thread, stream.ns, rows)
+    return loaded, after, ended
+
+
+def _page_rows_gen(query: Query, stream: Stream, count: int) -> Program[list[CheckpointRow]]:
+    space = stream.space
+    if query.only is not None:
+        row = yield from find_checkpoint_gen(space, query.only)
+        return [row] if row is not None and row.state == LISTED else []
+    bound = stream.after or query.before
+    packed = b"" if bound is None else pack_id(bound, wide=space.wide)
+    if packed:
+        rows = yield from Select(
+            statement="checkpoint_page", args={"space": space.id, "before": packed, "count": count}
+        )
+    else:  # no bound, or one that is not of the space's kind: the caller compares as text
+        rows = yield from Select(statement="checkpoint_first_page", args={"space": space.id, "count": count})
+    return [read_row(row, space) for row in rows]
+
+
+def _matches(metadata: object, wanted: Mapping[str, object]) -> bool:
+    known = cast("Mapping[str, object]", metadata)
+    return all(known.get(key) == value for key, value in wanted.items())

@@ -1,0 +1,153 @@
+"""Programs over logs, the stored form of lists: append-only runs of elements that share prefixes.
+
+A segment holds up to `SEGMENT` elements; the last one of a log is written again as it fills. A list that went another
+way than its log (an edit, a removal, a fork) opens a child log from the last common element.
+
+    segment  elements, then four bytes of checksum
+    element  uint e: even, an id, as the zigzag difference e/2 to the id before it; odd, e/2 bytes of msgpack follow
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Final, cast
+
+from refold.checkpoint.caches import Entry
+from refold.checkpoint.drafts import Context
+from refold.checkpoint.effects import Select, SelectEach, one
+from refold.checkpoint.header import InLog, with_checksum, without_checksum
+from refold.checkpoint.seal import RAW, Sealer
+from refold.checkpoint.varint import get_uint, put_uint, unzigzag, zigzag
+from refold.core.program import Program
+from refold.errors import CorruptionError
+
+SEGMENT: Final = 64
+_SHARE: Final = 16  # elements: a shorter common prefix is written again rather than shared
+_DEPTH: Final = 8  # logs in a chain: a deeper one would make reading slow
+
+
+def pack_segment(sealer: Sealer, log: int, start: int, entries: Sequence[Entry]) -> tuple[int, bytes]:
+    out = bytearray()
+    before = 0
+    for entry in entries:
+        if isinstance(entry, bytes):
+            put_uint(out, len(entry) * 2 + 1)
+            out += entry
+        else:
+            put_uint(out, zigzag(entry - before) * 2)
+            before = entry
+    return sealer.protect(RAW, with_checksum(bytes(out), f"log {log} segment {start}"))
+
+
+def unpack_segment(sealer: Sealer, log: int, start: int, codec: int, data: bytes) -> Sequence[Entry]:
+    plain = without_checksum(sealer.reveal(codec, data), f"log {log} segment {start}")
+    entries: list[Entry] = []
+    at = before = 0
+    while at < len(plain):
+        value, at = get_uint(plain, at)
+        if value & 1:
+            entries.append(plain[at : at + value // 2])
+            at += value // 2
+        else:
+            before += unzigzag(value // 2)
+            entries.append(before)
+    return entries
+
+
+def extend_log_gen(
+    ctx: Context, base: InLog | None, head: Sequence[Entry], tail: Sequence[Entry], *, snapshot: bool
+) -> Program[InLog]:
+    """Where a list is stored that has `head` in common with `base` and goes on with `tail`. Needs a write transaction."""
+    keep = len(head)
+    if base is not None and not tail and keep == base.length:
+        return InLog(log=base.log, length=keep, snapshot=snapshot)
+    if base is not None:
+        grown = yield from _grow_gen(ctx, base.log, keep, tail)
+        if grown:
+            return InLog(log=base.log, length=keep + len(tail), snapshot=snapshot)
+    parent, prefix, depth = (yield from _parent_gen(base, keep)) if base is not None else (None, 0, 0)
+    if parent is None:
+        tail, prefix = [*head, *tail], 0
+    rows = yield from Select(statement="log_add", args={"parent": parent, "prefix": prefix, "depth": depth})
+    log = cast("int", rows[0][0])
+    yield from _write_segments_gen(ctx, log, prefix, tail)
+    return InLog(log=log, length=prefix + len(tail), snapshot=snapshot)
+
+
+def _grow_gen(ctx: Context, log: int, keep: int, tail: Sequence[Entry]) -> Program[bool]:
+    """Append to a log if it ends where the list left it, or goes on in the same way."""
+    row = one((yield from Select(statement="log_lock", args={"log": log})))
+    if row is None:
+        raise CorruptionError(f"log {log} is missing; restore the database from a backup")
+    prefix, closed = cast("int", row[1]), row[3]
+    if closed or keep < prefix:
+        return False
+    last = one((yield from Select(statement="segment_tail", args={"log": log})))
+    start, held = prefix, cast("Sequence[Entry]", [])
+    if last is not None:
+        start = cast("int", last[0])
+        held = unpack_segment(ctx.sealer, log, start, cast("int", last[1]), bytes(cast("bytes", last[2])))
+    beyond = start + len(held) - keep
+    if beyond < 0:
+        raise CorruptionError(f"log {log} is shorter than a checkpoint says; restore the database from a backup")
+    if beyond > len(held):
+        return False
+    if beyond and list(held[len(held) - beyond :][: len(tail)]) != list(tail[:beyond]):
+        return False
+    if beyond < len(tail):
+        yield from _write_segments_gen(ctx, log, start, [*held, *tail[beyond:]])
+    return True
+
+
+def _parent_gen(base: InLog, keep: int) -> Program[tuple[int | None, int, int]]:
+    """The log to share a prefix with: (log, prefix, depth of the child), or (None, 0, 0) to write all elements."""
+    log = base.log
+    while keep >= _SHARE:
+        row = one((yield from Select(statement="log_get", args={"log": log})))
+        if row is None:
+            break
+        parent, prefix, depth = cast("tuple[int | None, int, int]", row[:3])
+        if keep > prefix or parent is None:
+            return (log, keep, depth + 1) if depth + 1 < _DEPTH else (None, 0, 0)
+        log = parent
+    return None, 0, 0
+
+
+def _write_segments_gen(ctx: Context, log: int, start: int, entries: Sequence[Entry]) -> Program[None]:
+    rows = []
+    for at in range(0, len(entries), SEGMENT):
+        codec, data = pack_segment(ctx.sealer, log, start + at, entries[at : at + SEGMENT])
+        rows.append({"log": log, "start": start + at, "codec": codec, "data": data})
+    yield from SelectEach(statement="segment_put", rows=rows)
+
+
+def read_logs_gen(ctx: Context, logs: Mapping[int, int]) -> Program[Mapping[int, Sequence[Entry]]]:
+    """The elements of logs up to the given lengths. Remembered ones are not read again."""
+    found: dict[int, Sequence[Entry]] = {}
+    missing: list[tuple[int, int]] = []
+    for log, length in logs.items():
+        state = ctx.caches.lists.get(log)
+        if state is not None and len(state.entries) >= length:
+            found[log] = state.entries
+        else:
+            missing.append((log, length))
+    if missing:
+        answers = yield from SelectEach(
+            statement="log_segments", rows=[{"log": log, "length": length} for log, length in missing]
+        )
+        for (log, length), rows in zip(missing, answers, strict=True):
+            found[log] = _assemble(ctx, log, length, cast("Sequence[tuple[int, int, int, int, bytes]]", rows))
+    return found
+
+
+def _assemble(
+    ctx: Context, log: int, length: int, rows: Sequence[tuple[int, int, int, int, bytes]]
+) -> Sequence[Entry]:
+    entries: list[Entry] = []
+    for source, start, upto, codec, data in rows:
+        part = unpack_segment(ctx.sealer, source, start, codec, bytes(data))
+        if start != len(entries):
+            break
+        entries.extend(islice(part, upto - start))
+    if len(entries) != length:
+        raise CorruptionError(f"log {log} lacks elements that a checkpoint names; restore the database from a backup")
+    return entries

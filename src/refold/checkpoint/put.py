@@ -1,0 +1,477 @@
+"""The programs that write: one checkpoint, or the writes of one task.
+
+Both serialize, hash and compress first, then write in one short transaction. A `put` builds on its parent's row: what
+the parent has and the new checkpoint did not change is pointed at again, without looking at the value. The parent is
+read again in the transaction; if another process changed it meanwhile, the draft is made anew.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias, cast
+
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    get_serializable_checkpoint_metadata,
+)
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+
+from refold.checkpoint.blobs import store_gen
+from refold.checkpoint.caches import ListState, Tip
+from refold.checkpoint.drafts import Context, Draft, draft_of, every_draft, seal_new, use_as_base
+from refold.checkpoint.effects import Select, Transaction, one
+from refold.checkpoint.header import Cell, Header, InBlob, Inline, InLog, Stored, Write
+from refold.checkpoint.lists import ListDraft, draft_list, is_loggable
+from refold.checkpoint.logs import extend_log_gen, read_logs_gen
+from refold.checkpoint.rows import (
+    header_of,
+    pack_task,
+    read_templates_gen,
+    store_header_gen,
+    store_writes_gen,
+    writes_of,
+)
+from refold.checkpoint.shape import Shape, is_plain
+from refold.checkpoint.spaces import (
+    AWAITED,
+    LISTED,
+    Address,
+    Space,
+    address_of,
+    find_checkpoint_gen,
+    find_head_gen,
+    find_space_gen,
+    fit_space_gen,
+    is_deleted_gen,
+    note_deletion_gen,
+    open_space_gen,
+    pack_id,
+)
+from refold.core.program import Program
+from refold.errors import CheckpointError, ConfigurationError, HeadMovedError
+
+_INLINE_VALUE = 12  # bytes: an inline value is repeated in every checkpoint that keeps it
+_INLINE_WRITE = 48  # bytes: a write is there once
+_INLINE_REFS = 8
+_ATTEMPTS = 8
+_KNOWN_KEYS = frozenset({"id", "ts", "channel_values", "channel_versions", "versions_seen"})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InlineDraft:
+    """A value small enough to stand in the row; its parts are blobs."""
+
+    tag: str
+    pieces: Sequence[bytes]
+    parts: Sequence[Draft]
+
+
+CellDraft: TypeAlias = "Cell | InlineDraft | Draft | ListDraft"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PutDraft:
+    """A checkpoint ready to be written, given that its parent still is what `tip` says."""
+
+    address: Address
+    parent_id: str | None
+    tip: Tip | None
+    header: Header
+    cells: Mapping[str, CellDraft]
+    run: bytes | None
+    fork: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stale:
+    """The parent's row is not the remembered one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dropped:
+    """The thread was deleted; the late write was not stored."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    tip: Tip
+    lists: Mapping[int, ListState] = field(default_factory=dict)
+
+
+# --- put ---
+
+
+def put_gen(
+    ctx: Context,
+    config: RunnableConfig,
+    checkpoint: Checkpoint,
+    metadata: CheckpointMetadata,
+    new_versions: ChannelVersions,
+) -> Program[RunnableConfig]:
+    """Store a checkpoint. The config of what was stored.
+
+    Raises `HeadMovedError` in an exclusive saver when the thread went on from elsewhere.
+    """
+    parent = address_of(config)
+    address = Address(thread=parent.thread, ns=parent.ns, checkpoint_id=checkpoint["id"])
+    full_metadata = get_serializable_checkpoint_metadata(config, metadata)
+    for _ in range(_ATTEMPTS):
+        tip = yield from _tip_gen(ctx, parent)
+        yield from _recall_lists_gen(ctx, tip, checkpoint["channel_values"])
+        draft = _draft_put(ctx, address, parent.checkpoint_id, tip, checkpoint, full_metadata, new_versions)
+        seal_new(ctx, _drafts_in(draft.cells.values()))
+        outcome = yield from Transaction(program=lambda draft=draft: _write_put_gen(ctx, draft), write=True)
+        match outcome:
+            case Stale():
+                ctx.caches.tips.drop((parent.thread, parent.ns))
+            case Written():
+                _remember(ctx, address, draft, outcome)
+                break
+            case Dropped():
+                break
+    else:
+        raise CheckpointError(
+            f"checkpoint {checkpoint['id']} could not be stored: its parent changes all the time; "
+            "let one writer at a time work on a thread"
+        )
+    return {
+        "configurable": {
+            "thread_id": config["configurable"]["thread_id"],
+            "checkpoint_ns": parent.ns,
+            "checkpoint_id": checkpoint["id"],
+        }
+    }
+
+
+def _tip_gen(ctx: Context, parent: Address) -> Program[Tip | None]:
+    """The parent as remembered, or as read in a transaction of its own."""
+    if parent.checkpoint_id is None:
+        return None
+    tip = ctx.caches.tips.get((parent.thread, parent.ns))
+    if tip is not None and tip.checkpoint_id == parent.checkpoint_id:
+        return tip
+    return (yield from Transaction(program=lambda: _read_tip_gen(ctx, parent), write=False))
+
+
+def _read_tip_gen(ctx: Context, parent: Address) -> Program[Tip | None]:
+    space = yield from find_space_gen(parent.thread, parent.ns)
+    row = None if space is None else (yield from find_checkpoint_gen(space, parent.checkpoint_id or ""))
+    if row is None or row.template is None or row.data is None:
+        return None
+    templates = yield from read_templates_gen(ctx, [row.template])
+    return Tip(
+        checkpoint_id=row.checkpoint_id, seq=row.seq, template=row.template, data=row.data,
+        header=header_of(ctx, row, templates),
+    )  # fmt: skip
+
+
+def _recall_lists_gen(ctx: Context, tip: Tip | None, values: Mapping[str, object]) -> Program[None]:
+    """After a restart, or when the caches were full: read which elements the parent's lists have."""
+    if tip is None:
+        return
+    logs: dict[int, int] = {}
+    for channel in values:
+        cell = tip.header.cells.get(channel) or tip.header.trails.get(channel)
+        if isinstance(cell, InLog):
+            state = ctx.caches.lists.get(cell.log)
+            if state is None or len(state.entries) < cell.length:
+                logs[cell.log] = cell.length
+    if logs:
+        found = yield from Transaction(program=lambda: read_logs_gen(ctx, logs), write=False)
+        for log, entries in found.items():
+            ctx.caches.lists.put(log, ListState(entries=entries, objects=(), marks=()))
+
+
+def _draft_put(
+    ctx: Context,
+    address: Address,
+    parent_id: str | None,
+    tip: Tip | None,
+    checkpoint: Checkpoint,
+    metadata: CheckpointMetadata,
+    new_versions: ChannelVersions,
+) -> PutDraft:
+    before = None if tip is None else tip.header
+    versions, values = checkpoint["channel_versions"], checkpoint["channel_values"]
+    cells: dict[str, CellDraft] = {}
+    for channel, value in values.items():
+        cells[channel] = _carried(channel, versions, new_versions, before) or _draft_value(ctx, channel, value, before)
+    trails: dict[str, InLog] = {}
+    for channel in versions:
+        if channel in cells:
+            continue
+        carried = _carried(channel, versions, new_versions, before)
+        if carried is not None:  # a delta channel's snapshot, while the channel did not move
+            cells[channel] = carried
+        elif (trail := _trail(channel, before)) is not None:
+            trails[channel] = trail
+    header = Header(
+        ts=checkpoint["ts"], versions=versions, seen=checkpoint["versions_seen"], cells={}, trails=trails,
+        metadata=_storable(ctx, metadata), rest=_storable(ctx, {k: v for k, v in checkpoint.items() if k not in _KNOWN_KEYS}),
+    )  # fmt: skip
+    run = metadata.get("run_id")
+    return PutDraft(
+        address=address, parent_id=parent_id, tip=tip, header=header, cells=cells,
+        run=None if run is None else run_name(ctx, str(run)), fork=metadata.get("source") == "fork",
+    )  # fmt: skip
+
+
+def run_name(ctx: Context, run_id: str) -> bytes:
+    """What the database keeps of a run's id: the id, or its keyed hash where the database is encrypted."""
+    return ctx.sealer.name("run", run_id.encode()) if ctx.sealer.encrypts else run_id.encode("utf-8", "surrogatepass")
+
+
+def _carried(
+    channel: str, versions: ChannelVersions, new_versions: ChannelVersions, before: Header | None
+) -> Cell | None:
+    """The parent's cell of a channel that did not move."""
+    if before is None or channel in new_versions or channel not in versions:
+        return None
+    return before.cells.get(channel) if before.versions.get(channel) == versions[channel] else None
+
+
+def _trail(channel: str, before: Header | None) -> InLog | None:
+    """The log of a delta channel's last snapshot: its next one goes on from there."""
+    if before is None:
+        return None
+    cell = before.cells.get(channel)
+    return cell if isinstance(cell, InLog) and cell.snapshot else before.trails.get(channel)
+
+
+def _draft_value(ctx: Context, channel: str, value: object, before: Header | None) -> CellDraft:
+    snapshot = isinstance(value, _DeltaSnapshot)
+    items = value.value if isinstance(value, _DeltaSnapshot) else value
+    if ctx.serde.cuts and is_loggable(items):
+        base = None if before is None else before.cells.get(channel) or before.trails.get(channel)
+        base = base if isinstance(base, InLog) else None
+        state = None if base is None else ctx.caches.lists.get(base.log)
+        return draft_list(ctx, cast("list[object]", items), base=base, state=state, snapshot=snapshot)
+    return _draft_cell(ctx, value, _INLINE_VALUE)
+
+
+def _draft_cell(ctx: Context, value: object, limit: int) -> CellDraft:
+    plain = ctx.serde.dump(value)
+    draft = draft_of(ctx, plain)
+    small = sum(map(len, draft.pieces)) <= limit and len(draft.parts) <= _INLINE_REFS
+    return InlineDraft(tag=plain.tag, pieces=draft.pieces, parts=draft.parts) if small else draft
+
+
+def _storable(ctx: Context, value: Mapping[str, object]) -> Mapping[str, Shape] | Stored:
+    if is_plain(value):
+        return cast("Mapping[str, Shape]", value)
+    plain = ctx.serde.dump(value)
+    return Stored(tag=plain.tag, data=plain.data)
+
+
+def _drafts_in(cells: "Sequence[CellDraft] | object") -> list[Draft]:
+    drafts: list[Draft] = []
+    for cell in cast("Sequence[CellDraft]", cells):
+        match cell:
+            case Draft():
+                drafts.append(cell)
+            case InlineDraft(parts=parts):
+                drafts += parts
+            case ListDraft():
+                drafts += cell.drafts
+            case _:
+                pass
+    return drafts
+
+
+def _write_put_gen(ctx: Context, draft: PutDraft) -> Program[Written | Stale | Dropped]:
+    address, checkpoint_id = draft.address, draft.address.checkpoint_id or ""
+    space = yield from find_space_gen(address.thread, address.ns)
+    parent = None
+    if draft.parent_id is not None and space is not None:
+        parent = yield from find_checkpoint_gen(space, draft.parent_id)
+    if parent is None and (yield from is_deleted_gen(address.thread, draft.parent_id, checkpoint_id)):
+        yield from _bury_gen(address, space)
+        return Dropped()
+    content = None if parent is None else (parent.seq, parent.template, parent.data)
+    expected = None if draft.tip is None else (draft.tip.seq, draft.tip.template, draft.tip.data)
+    if content != expected and not (draft.tip is None and parent is not None and parent.state == AWAITED):
+        return Stale()
+    space = yield from open_space_gen(address.thread, address.ns, checkpoint_id)
+    if draft.parent_id is not None:
+        space = yield from fit_space_gen(space, draft.parent_id)
+    if ctx.exclusive:
+        yield from _check_head_gen(address, space, draft)
+    ids = yield from store_gen(ctx, _drafts_in(draft.cells.values()))
+    cells, lists = yield from _settle_cells_gen(ctx, draft.cells, ids)
+    header = _with_cells(draft.header, cells)
+    template, data = yield from store_header_gen(ctx, header, checkpoint_id)
+    run = None if draft.run is None else (yield from _run_gen(draft.run, space))
+    parent_seq = None
+    if draft.parent_id is not None:  # a parent that is not stored keeps its place, so that the link is not lost
+        parent_seq = parent.seq if parent is not None else (yield from _await_gen(space, draft.parent_id))
+    row = {"state": LISTED, "parent": parent_seq, "run": run, "template": template, "data": data}
+    existing = yield from find_checkpoint_gen(space, checkpoint_id)
+    if existing is None:
+        packed = pack_id(checkpoint_id, wide=space.wide)
+        added = yield from Select(statement="checkpoint_add", args={**row, "space": space.id, "id": packed})
+        seq = cast("int", added[0][0])
+    else:
+        seq = existing.seq
+        yield from Select(statement="checkpoint_set", args={**row, "seq": seq})
+    tip = Tip(checkpoint_id=checkpoint_id, seq=seq, template=template, data=data, header=header)
+    return Written(tip=tip, lists=lists)
+
+
+def _with_cells(header: Header, cells: Mapping[str, Cell]) -> Header:
+    return Header(
+        ts=header.ts, versions=header.versions, seen=header.seen, cells=cells, trails=header.trails,
+        metadata=header.metadata, rest=header.rest,
+    )  # fmt: skip
+
+
+def _bury_gen(address: Address, space: Space | None) -> Program[None]:
+    """A late checkpoint of a deleted thread: what comes after it is late too, and what came before it goes."""
+    checkpoint_id = address.checkpoint_id or ""
+    yield from note_deletion_gen(address.thread, checkpoint_id)
+    row = None if space is None else (yield from find_checkpoint_gen(space, checkpoint_id))
+    if row is not None and row.state == AWAITED:
+        yield from Select(statement="writes_delete", args={"checkpoint": row.seq})
+        yield from Select(statement="checkpoint_delete", args={"seq": row.seq})
+
+
+def _check_head_gen(address: Address, space: Space, draft: PutDraft) -> Program[None]:
+    if draft.fork:
+        return
+    head = yield from find_head_gen(space)
+    found = None if head is None else head.checkpoint_id
+    if found != draft.parent_id and found != address.checkpoint_id:
+        raise HeadMovedError(address.thread, expected=draft.parent_id, found=found)
+
+
+def _settle_cells_gen(
+    ctx: Context, drafts: Mapping[str, CellDraft], ids: Mapping[bytes, int]
+) -> Program[tuple[Mapping[str, Cell], Mapping[int, ListState]]]:
+    cells: dict[str, Cell] = {}
+    lists: dict[int, ListState] = {}
+    for channel, draft in drafts.items():
+        match draft:
+            case ListDraft():
+                head, tail = draft.settle(ids)
+                cell = yield from extend_log_gen(ctx, draft.base, head, tail, snapshot=draft.snapshot)
+                cells[channel] = cell
+                lists[cell.log] = ListState(entries=[*head, *tail], objects=draft.objects, marks=draft.marks)
+            case Draft():
+                cells[channel] = InBlob(blob=ids[draft.name])
+            case InlineDraft():
+                refs = [ids[part.name] for part in draft.parts]
+                cells[channel] = Inline(tag=draft.tag, pieces=draft.pieces, refs=refs)
+            case Inline() | InBlob() | InLog():
+                cells[channel] = draft
+    return cells, lists
+
+
+def _run_gen(name: bytes, space: Space) -> Program[int]:
+    for _ in range(2):
+        row = one((yield from Select(statement="run_get", args={"name": name, "space": space.id})))
+        if row is not None:
+            return cast("int", row[0])
+        yield from Select(statement="run_add", args={"name": name, "space": space.id})
+    return (yield from _run_gen(name, space))
+
+
+def _remember(ctx: Context, address: Address, draft: PutDraft, written: Written) -> None:
+    ctx.caches.tips.put((address.thread, address.ns), written.tip)
+    for log, state in written.lists.items():
+        ctx.caches.lists.put(log, state)
+    for item in every_draft(_drafts_in(draft.cells.values())):
+        ctx.caches.stored.put(item.name, True)
+
+
+# --- put_writes ---
+
+
+def put_writes_gen(
+    ctx: Context, config: RunnableConfig, writes: Sequence[tuple[str, object]], task_id: str, task_path: str
+) -> Program[None]:
+    """Store a task's writes. A write with an index that is stored stays as it is; special ones are replaced.
+
+    Raises `ConfigurationError` for a config without a checkpoint id.
+    """
+    address = address_of(config)
+    if address.checkpoint_id is None:
+        raise ConfigurationError("put_writes needs a config with a checkpoint_id: writes belong to a checkpoint")
+    drafts = [
+        (WRITES_IDX_MAP.get(channel, idx), channel, _draft_cell(ctx, value, _INLINE_WRITE))
+        for idx, (channel, value) in enumerate(writes)
+    ]
+    blobs = _drafts_in([cell for _, _, cell in drafts])
+    _share_a_message(writes, blobs)
+    seal_new(ctx, blobs)
+    stored = yield from Transaction(
+        program=lambda: _write_writes_gen(ctx, address, drafts, task_id, task_path), write=True
+    )
+    if stored:
+        for item in every_draft(blobs):
+            ctx.caches.stored.put(item.name, True)
+
+
+def _share_a_message(writes: Sequence[tuple[str, object]], blobs: Sequence[Draft]) -> None:
+    """A task that wrote a message and sends: the sends repeat the message's calls."""
+    has_message = any(
+        isinstance(value, BaseMessage) or (type(value) is list and value and isinstance(value[0], BaseMessage))
+        for _, value in writes
+    )
+    if has_message and len(blobs) > 1:
+        leaves = [draft for draft in blobs if not draft.parts]
+        use_as_base(max(leaves, key=lambda draft: len(draft.data), default=None), leaves)
+
+
+def _write_writes_gen(
+    ctx: Context, address: Address, drafts: Sequence[tuple[int, str, CellDraft]], task: str, path: str
+) -> Program[bool]:
+    checkpoint_id = address.checkpoint_id or ""
+    seq = yield from _awaited_gen(address, checkpoint_id)
+    if seq is None:
+        return False
+    key = {"checkpoint": seq, "task": pack_task(task)}
+    row = one((yield from Select(statement="write_get", args=key)))
+    kept: dict[int, Write] = {}
+    if row is not None:
+        template, data = cast("tuple[int, bytes]", row)
+        templates = yield from read_templates_gen(ctx, [template])
+        kept = {write.idx: write for write in writes_of(ctx, templates[template], data, checkpoint_id, task)}
+    wanted = [(idx, channel, cell) for idx, channel, cell in drafts if idx < 0 or idx not in kept]
+    if not wanted:
+        return False
+    ids = yield from store_gen(ctx, _drafts_in([cell for _, _, cell in wanted]))
+    for idx, channel, cell in wanted:
+        settled, _ = yield from _settle_cells_gen(ctx, {channel: cell}, ids)
+        kept[idx] = Write(idx=idx, channel=channel, cell=settled[channel], path=path)
+    template, sealed = yield from store_writes_gen(ctx, list(kept.values()), checkpoint_id, task)
+    yield from Select(statement="write_put", args={**key, "template": template, "data": sealed})
+    return True
+
+
+def _awaited_gen(address: Address, checkpoint_id: str) -> Program[int | None]:
+    """The row that writes belong to. Writes may come before their checkpoint: then its place is kept. None when the
+    thread was deleted since."""
+    space = yield from find_space_gen(address.thread, address.ns)
+    row = None if space is None else (yield from find_checkpoint_gen(space, checkpoint_id))
+    if row is not None:
+        return row.seq
+    if (yield from is_deleted_gen(address.thread, checkpoint_id)):
+        return None
+    space = yield from open_space_gen(address.thread, address.ns, checkpoint_id)
+    return (yield from _await_gen(space, checkpoint_id))
+
+
+def _await_gen(space: Space, checkpoint_id: str) -> Program[int]:
+    """The row of a checkpoint, or a place kept for it."""
+    row = yield from find_checkpoint_gen(space, checkpoint_id)
+    if row is not None:
+        return row.seq
+    space = yield from fit_space_gen(space, checkpoint_id)
+    args = {"space": space.id, "id": pack_id(checkpoint_id, wide=space.wide), "state": AWAITED}
+    added = yield from Select(
+        statement="checkpoint_add", args={**args, "parent": None, "run": None, "template": None, "data": None}
+    )
+    return cast("int", added[0][0])

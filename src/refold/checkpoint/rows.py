@@ -1,0 +1,114 @@
+"""The `data` columns of checkpoints and writes: sealed rows, and their templates as blobs."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
+
+from refold.checkpoint.blobs import Found, pull_gen, store_gen
+from refold.checkpoint.drafts import Context, Draft, draft_of
+from refold.checkpoint.header import (
+    Header,
+    Write,
+    pack_header,
+    pack_writes,
+    unpack_header,
+    unpack_writes,
+    with_checksum,
+    without_checksum,
+)
+from refold.checkpoint.records import TEMPLATE_TAG
+from refold.checkpoint.seal import RAW
+from refold.checkpoint.serde import Plain
+from refold.checkpoint.shape import is_canonical_uuid
+from refold.checkpoint.spaces import CheckpointRow, pack_id, unpack_id
+from refold.core.program import Program
+from refold.errors import CorruptionError
+
+
+def seal_row(ctx: Context, row: bytes, key: str) -> bytes:
+    """A row with its checksum, encrypted where the database is; the codec comes first."""
+    codec, data = ctx.sealer.protect(RAW, with_checksum(row, key))
+    return bytes([codec]) + data
+
+
+def open_row(ctx: Context, data: bytes, key: str) -> bytes:
+    if not data:
+        raise CorruptionError(f"the row of {key} is empty; restore it from a backup")
+    return without_checksum(ctx.sealer.reveal(data[0], data[1:]), key)
+
+
+def checkpoint_key(checkpoint_id: str) -> str:
+    return f"checkpoint {checkpoint_id}"
+
+
+def write_key(checkpoint_id: str, task: str) -> str:
+    return f"writes of task {task} at checkpoint {checkpoint_id}"
+
+
+def store_header_gen(ctx: Context, header: Header, checkpoint_id: str) -> Program[tuple[int, bytes]]:
+    """(template, data) of a checkpoint row."""
+    template, row = pack_header(header, checkpoint_id)
+    blob = yield from _store_template_gen(ctx, template)
+    return blob, seal_row(ctx, row, checkpoint_key(checkpoint_id))
+
+
+def store_writes_gen(
+    ctx: Context, writes: Sequence[Write], checkpoint_id: str, task: str
+) -> Program[tuple[int, bytes]]:
+    """(template, data) of a row of writes."""
+    template, row = pack_writes(writes)
+    blob = yield from _store_template_gen(ctx, template)
+    return blob, seal_row(ctx, row, write_key(checkpoint_id, task))
+
+
+def _store_template_gen(ctx: Context, template: bytes) -> Program[int]:
+    draft: Draft = draft_of(ctx, Plain(tag=TEMPLATE_TAG, data=template))
+    ids = yield from store_gen(ctx, [draft])
+    ctx.caches.stored.put(draft.name, True)
+    return ids[draft.name]
+
+
+def read_templates_gen(ctx: Context, templates: Iterable[int]) -> Program[Mapping[int, bytes]]:
+    """The bytes of templates by blob."""
+    wanted = set(templates)
+    known = {template: data for template in wanted if (data := ctx.caches.templates.get(template)) is not None}
+    missing = wanted - known.keys()
+    if missing:
+        found = Found(ctx)
+        yield from pull_gen(found, missing)
+        for template in missing:
+            tag, data = found.full(template)
+            if tag != TEMPLATE_TAG:
+                raise CorruptionError(f"blob {template} is no template; restore the database from a backup")
+            ctx.caches.templates.put(template, data)
+            known[template] = data
+    return known
+
+
+def header_of(ctx: Context, row: CheckpointRow, templates: Mapping[int, bytes]) -> Header:
+    """A row's header. Raises `CorruptionError` for a damaged row."""
+    if row.template is None or row.data is None:
+        raise CorruptionError(f"checkpoint {row.checkpoint_id} has no content; restore it from a backup")
+    plain = open_row(ctx, row.data, checkpoint_key(row.checkpoint_id))
+    return unpack_header(templates[row.template], plain, row.checkpoint_id)
+
+
+def writes_of(
+    ctx: Context, template: bytes, data: bytes, checkpoint_id: str, task: str
+) -> Sequence[Write]:
+    """A row's writes. Raises `CorruptionError` for a damaged row."""
+    return unpack_writes(template, open_row(ctx, bytes(data), write_key(checkpoint_id, task)))
+
+
+def pack_task(task: str) -> bytes:
+    """A task id as 16 bytes where it is a canonical UUID; as text, marked and never 16 bytes long, otherwise."""
+    if is_canonical_uuid(task):
+        return pack_id(task, wide=False)
+    text = task.encode("utf-8", "surrogatepass")
+    return (b"\x00" if len(text) != 15 else b"\x01\x00") + text
+
+
+def unpack_task(data: object) -> str:
+    raw = bytes(cast("bytes", data))
+    if len(raw) == 16:
+        return unpack_id(raw, wide=False)
+    return raw[1 + raw[0] :].decode("utf-8", "surrogatepass")

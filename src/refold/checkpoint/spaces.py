@@ -1,0 +1,152 @@
+"""Threads, namespaces and checkpoint ids, and the programs that find their rows.
+
+A *space* is one (thread, namespace). Checkpoint ids are ordered as text; canonical UUIDs are stored as their 16 bytes,
+which order the same way. A space that meets any other id becomes *wide*: all its ids are stored as text from then on.
+"""
+
+import hashlib
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from langchain_core.runnables import RunnableConfig
+
+from refold.checkpoint.effects import Row, Select, SelectEach, one
+from refold.checkpoint.shape import is_canonical_uuid
+from refold.core.program import Program
+from refold.errors import ConfigurationError
+
+LISTED, HIDDEN, AWAITED = 0, 1, 2
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Address:
+    """Where a config points. `checkpoint_id` is None for the newest."""
+
+    thread: str
+    ns: str
+    checkpoint_id: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Space:
+    id: int
+    wide: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CheckpointRow:
+    """A checkpoint as stored. `parent_id` is None where there is no parent row any more."""
+
+    seq: int
+    checkpoint_id: str
+    state: int
+    parent: int | None
+    run: int | None
+    template: int | None
+    data: bytes | None
+    parent_id: str | None
+
+
+def address_of(config: RunnableConfig) -> Address:
+    """Raises `ConfigurationError` for a config without a thread id."""
+    configurable: Mapping[str, object] = config.get("configurable") or {}
+    if "thread_id" not in configurable:
+        raise ConfigurationError("the config has no thread_id: pass {'configurable': {'thread_id': ...}}")
+    checkpoint_id = configurable.get("checkpoint_id")
+    return Address(
+        thread=str(configurable["thread_id"]),
+        ns=str(configurable.get("checkpoint_ns") or ""),
+        checkpoint_id=str(checkpoint_id) if checkpoint_id else None,
+    )
+
+
+def pack_id(text: str, *, wide: bool) -> bytes:
+    """The stored form of an id; empty bytes for one that the space cannot hold."""
+    if wide:
+        return text.encode("utf-8", "surrogatepass")
+    return uuid.UUID(text).bytes if is_canonical_uuid(text) else b""
+
+
+def unpack_id(data: bytes, *, wide: bool) -> str:
+    return bytes(data).decode("utf-8", "surrogatepass") if wide else str(uuid.UUID(bytes=bytes(data)))
+
+
+def thread_hash(thread: str) -> bytes:
+    """What a deletion record keeps of a thread's name."""
+    return hashlib.blake2b(thread.encode("utf-8", "surrogatepass"), digest_size=16, person=b"refold-deleted").digest()
+
+
+def read_row(row: Row, space: Space) -> CheckpointRow:
+    seq, checkpoint_id, state, parent, run, template, data, parent_id = row
+    return CheckpointRow(
+        seq=cast("int", seq),
+        checkpoint_id=unpack_id(cast("bytes", checkpoint_id), wide=space.wide),
+        state=cast("int", state),
+        parent=cast("int | None", parent),
+        run=cast("int | None", run),
+        template=cast("int | None", template),
+        data=None if data is None else bytes(cast("bytes", data)),
+        parent_id=None if parent_id is None else unpack_id(cast("bytes", parent_id), wide=space.wide),
+    )
+
+
+def find_space_gen(thread: str, ns: str) -> Program[Space | None]:
+    row = one((yield from Select(statement="space_get", args={"thread": thread, "ns": ns})))
+    return None if row is None else Space(id=cast("int", row[0]), wide=bool(row[1]))
+
+
+def open_space_gen(thread: str, ns: str, checkpoint_id: str) -> Program[Space]:
+    """The space, made if needed, held for writing, and able to hold the id. Needs a write transaction."""
+    fits = is_canonical_uuid(checkpoint_id)
+    space = yield from find_space_gen(thread, ns)
+    if space is None:
+        yield from Select(statement="space_add", args={"thread": thread, "ns": ns, "wide": 0 if fits else 1})
+        space = yield from find_space_gen(thread, ns)
+    if space is None:
+        raise AssertionError("a space that was just added is there")
+    row = one((yield from Select(statement="space_lock", args={"space": space.id})))
+    if row is None:  # deleted between the two statements; the driver's isolation makes this a repeat, not a loop
+        return (yield from open_space_gen(thread, ns, checkpoint_id))
+    return (yield from fit_space_gen(Space(id=space.id, wide=bool(row[1])), checkpoint_id))
+
+
+def fit_space_gen(space: Space, checkpoint_id: str) -> Program[Space]:
+    """The space, wide if the id needs it."""
+    if space.wide or is_canonical_uuid(checkpoint_id):
+        return space
+    yield from _widen_gen(space)
+    return Space(id=space.id, wide=True)
+
+
+def _widen_gen(space: Space) -> Program[None]:
+    rows = yield from Select(statement="checkpoint_keys", args={"space": space.id})
+    changes = [
+        {"seq": row[0], "id": pack_id(unpack_id(cast("bytes", row[1]), wide=False), wide=True)} for row in rows
+    ]
+    yield from SelectEach(statement="checkpoint_reid", rows=changes)
+    yield from Select(statement="space_widen", args={"space": space.id})
+
+
+def find_checkpoint_gen(space: Space, checkpoint_id: str) -> Program[CheckpointRow | None]:
+    packed = pack_id(checkpoint_id, wide=space.wide)
+    if not packed:
+        return None
+    row = one((yield from Select(statement="checkpoint_get", args={"space": space.id, "id": packed})))
+    return None if row is None else read_row(row, space)
+
+
+def find_head_gen(space: Space) -> Program[CheckpointRow | None]:
+    row = one((yield from Select(statement="checkpoint_head", args={"space": space.id})))
+    return None if row is None else read_row(row, space)
+
+
+def is_deleted_gen(thread: str, *checkpoint_ids: str | None) -> Program[bool]:
+    """Whether the thread was deleted when it had one of these checkpoints, or later."""
+    row = one((yield from Select(statement="deletion_get", args={"thread": thread_hash(thread)})))
+    return row is not None and any(known is not None and known <= str(row[0]) for known in checkpoint_ids)
+
+
+def note_deletion_gen(thread: str, newest: str) -> Program[None]:
+    yield from Select(statement="deletion_put", args={"thread": thread_hash(thread), "newest": newest})
