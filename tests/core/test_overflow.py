@@ -225,6 +225,14 @@ class TestExceptionsAreRead:
         assert parse_overflow(Refused("", status_code=413)) == Overflow(unit="bytes")
         assert parse_overflow(Refused(RATE, status_code=413)) is None
 
+    @pytest.mark.parametrize("status", [400, 404, 413, 422, 429, 500, 502, 503])
+    def test_any_status(self, status: int) -> None:
+        """Gateways pass a refusal on with statuses of their own; what it says is what counts."""
+        for text in (TOO_LONG, "prompt is too long: 9000 tokens > 4096 maximum"):
+            found = parse_overflow(Refused(text, status_code=status))
+            assert found is not None
+            assert (found.limit, found.prompt) == (4096, 9000)
+
     def test_langchains_own_type_always_counts(self) -> None:
         """Every subclass of LangChain's ContextOverflowError is an overflow, with the numbers that its text has."""
 

@@ -25,6 +25,10 @@ _SUM = re.compile(
     r"(?:= ?\d{2,12}[^\n\d>]{0,20})?"
     r"(?:>=?|≥|exceeds?|is (?:greater|larger|more) than)[^\n\d]{0,40}?(?P<limit>\d{2,12})"
 )
+_OUT_OF = re.compile(
+    r"(?P<prompt>\d{2,12})(?: tokens?)? ?(?:/|of|out of) ?(?P<limit>\d{2,12})"
+    r"(?= ?(?:-?tokens?|available|allowed|max|context))"
+)
 _DIFFERENCE = re.compile(r"(?P<output>\d{1,12})(?: tokens?)? ?> ?(?P<limit>\d{2,12}) ?- ?(?P<prompt>\d{1,12})")
 _GREATER = re.compile(
     r"(?P<prompt>\d{2,12})(?: tokens?)?\)? ?(?:>=?"
@@ -56,15 +60,12 @@ _RIGHT: Sequence[tuple[Label, re.Pattern[str]]] = (
         re.compile(
             r"[ )]*(?:tokens? )?(?:of |in |for |from )?(?:the |your |text )?'?(?:messages?|prompts?|inputs?|history"
             r"|context tokens)\b"
-            r"|[ )]*tokens?\)? (?:estimated|were (?:given|sent|provided|received)|counted)"
+            r"|[ )]*tokens?\)? (?:estimated|counted)"
         ),
     ),
     (
         "requested",
-        re.compile(
-            r"[ )]*(?:tokens? )?(?:in total|requested|of total|total)\b"
-            r"|[ )]*tokens? (?:were )?(?:sent|used|given|received)"
-        ),
+        re.compile(r"[ )]*(?:tokens? )?(?:in total|requested|of total|total)\b"),
     ),
     (
         "limit",
@@ -77,10 +78,14 @@ _RIGHT: Sequence[tuple[Label, re.Pattern[str]]] = (
     (
         "over",
         re.compile(
-            r"[ )]*(?:tokens? )?(?:over\b|too (?:many|long|much)|above the|beyond the|more than (?:the "
-            r"|is )?(?:max|limit|allowed))"
+            r"[ )]*(?:tokens? )?(?:over\b|too (?:many|long|much)|above the|beyond the"
+            r"|more than (?:the |is )?(?:max|limit|allowed))"
         ),
     ),
+)
+_GIVEN_RIGHT = re.compile(
+    r"[ )]*(?:tokens? )?(?:were |was |are )?(?:given|sent|provided|received|supplied|used"
+    r"|submitted)\b"
 )
 _FILL = (
     r"(?:[ :=(\[<]|'|\"|is|are|was|be|to|at|of|for|by|the|this|that|its|our|your|a|an|only|about|approximately"
@@ -88,7 +93,7 @@ _FILL = (
     r"|model'?s?|process|handle|accept|take|output|completion|response|token|tokens|length|size|window|context"
     r"|count|number|total|input|prompt|sequence|max|maximum|allowed|supported"
     r"|available|configured|permitted|possible|limit|limited|set|currently|del?|du|des|le|la|el|es|est|ist|von"
-    r"|modelo|modell|mod[eè]le|which|has|with|n_ctx|least|estimated|为|是|：|:|到|至|约|了|的|个"
+    r"|modell?o|modells?|mod[eè]le|модел\w*|which|has|with|n_ctx|least|estimated|为|是|：|:|到|至|约|了|的|个"
     r"|最大|长度|限制|上限|值|数|数量|上下文|窗口|输入|模型|支持|允许|token数|tokens数)*"
 )
 _OVER_LEFT = re.compile(r"(?:by|by about|by approximately|超出了?|超过了?|多了|over by)[ :]*$")
@@ -123,6 +128,9 @@ _OUTPUT_LEFT = re.compile(
     rf"(?:{_CAP}|completion|output|response|new tokens|generate|generating)(?:[ :=(]|'|\"|tokens?|is|of|or|are|was"
     rf"|set to|too large|and|{_CAP})*$"
 )
+_OUTPUT_FIRST = re.compile(r"(?:max_\w*tokens|output|completion)\W{0,4}(?:\+|and|plus)\W{0,4}\w*(?:input|prompt)")
+_MEASURED_LEFT = re.compile(r"(?:longer|larger|greater|bigger|higher|more) than[^:\d]{0,40}:\s*$")
+"""After "longer than supported:" stands what was measured, not the limit."""
 _IGNORED_LEFT = re.compile(
     r"(?:value|version|id|index|line|column|position|seconds|limit_type|step"
     r"|page)['\" ]?[=:][ '\"]*$"
@@ -183,14 +191,15 @@ def _compared(text: str) -> Numbers | None:
         )
     if (match := _SUM.search(text)) is not None:
         prompt, output, limit = int(match["a"]), int(match["b"]), int(match["limit"])
-        if re.search(r"(?:max_\w*tokens|output|completion)\W{0,4}(?:\+|and|plus)\W{0,4}\w*(?:input|prompt)", text):
+        before = text[max(0, match.start() - 40) : match.start()]
+        if _OUTPUT_LEFT.search(before) or _OUTPUT_FIRST.search(text):
             prompt, output = output, prompt
         return Numbers(
             limit=limit, prompt=prompt, output=output, requested=prompt + output, prompt_named=True, labelled=True
         )
     if (match := _RANGE.search(text)) is not None:
         return Numbers(limit=int(match["limit"] or match["upto"]))
-    match = _GREATER.search(text) or _LESS.search(text)
+    match = _GREATER.search(text) or _LESS.search(text) or _OUT_OF.search(text)
     if match is not None and _plausible(int(match["limit"])) and int(match["limit"]) <= int(match["prompt"]):
         return Numbers(limit=int(match["limit"]), prompt=int(match["prompt"]), labelled=True)
     return None
@@ -214,6 +223,8 @@ def _label(left: str, right: str) -> Label | None:
         return None
     if _OVER_LEFT.search(left) and not re.search(r"(?:max|limit|上限|最大)\w*$", left.rstrip(" :")):
         return "over" if "by" in left or right.lstrip().startswith("token") else "limit"
+    if _GIVEN_RIGHT.match(right):
+        return "prompt"
     for label, pattern in _RIGHT:
         if pattern.match(right):
             if label == "prompt" and _LIMIT_LEFT.search(left) and "at least" not in left:
@@ -221,6 +232,8 @@ def _label(left: str, right: str) -> Label | None:
             return label
     if _OUTPUT_LEFT.search(left):
         return "output"
+    if _MEASURED_LEFT.search(left):
+        return "prompt"
     if _LIMIT_LEFT.search(left):
         return "limit"
     if _REQUESTED_LEFT.search(left):

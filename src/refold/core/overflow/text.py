@@ -60,7 +60,7 @@ def blames_something_else(text: str, *, status: int | None = None) -> bool:
 
 def _about_something_else(text: str, *, named: str, status: int | None) -> bool:
     """Vetoes. A named context beats sign-in, time and policy, whose words are in many bodies; nothing beats a rate."""
-    if words.RATE.search(text) or words.RATE.search(named) or status in _NOT_ABOUT_SIZE:
+    if words.RATE.search(text) or words.RATE.search(named):
         return True
     if words.FIELD.search(text) and not words.TOKENS.search(text):
         return True
@@ -68,7 +68,10 @@ def _about_something_else(text: str, *, named: str, status: int | None) -> bool:
         return False
     if status in _NOT_SIGNED_IN or words.AUTH.search(text) or words.TIME.search(text) or words.POLICY.search(text):
         return True
-    media = words.MEDIA.search(text) is not None and not words.BODY.search(text) and not words.TOKENS.search(text)
+    if status in _NOT_ABOUT_SIZE and not words.PROMPT.search(text) and not words.TOKENS.search(text):
+        return True
+    part = words.PART.search(text) or (words.MEDIA.search(text) and not words.BODY.search(text))
+    media = bool(part) and not words.TOKENS.search(text)
     return media or (status == _SLOW_DOWN and not words.PROMPT.search(text))
 
 

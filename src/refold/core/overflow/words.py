@@ -85,6 +85,7 @@ _BEYOND = (
     r"exceed\w*|overflow\w*|longer|larger|greater|bigger|more than|too (?:long|large|big|many|much|small|lengthy)"
     r"|beyond|surpass\w*|outgr\w+|over (?:the|its|our|your) |(?:does|do|did|would|will|can)(?: not|n't|not) fit"
     r"|out of (?:room|space)"
+    r"|(?:is|was) full\b|exhaust\w*"
     r"|insufficient|not enough|above the|shift is disabled"
     r"|超|过长|太长|过大|大于|長すぎ|超え|超過|초과|넘|너무 길"
     r"|d[ée]pass\w*|exced\w*|supera\w*|ultrapass\w*|überschr\w*|zu lang|zu groß|превы\w*|слишком (?:длин|больш)\w*"
@@ -181,7 +182,7 @@ ADVICE: Final = _any(
 
 CHINESE: Final = _any(
     r"(?:上下文|输入|请求|提示词?|prompt|消息|讯息|对话|会话|tokens?|问题|历史记录|历史)[^\n。;]{0,30}?"
-    r"(?:超(?:过|出|长|限)|过长|太长|过大|大于)",
+    r"(?:超(?:过|出|长|限)|溢出|过长|太长|过大|太大|过多|太多|大于)",
     r"(?:内容|文本|字数)[^\n。;]{0,10}?(?:过长|太长|超长)",
     r"(?:超(?:过|出)了?|大于)[^\n。;]{0,20}?(?:模型|上下文|输入|tokens?|prompt)[^\n。;]{0,12}?(?:长度|限制|上限|窗口|数|范围|最大)",
     r"(?:长度|token\s?数量?)[^\n。;]{0,10}?超(?:过|出)了?[^\n。;]{0,10}?(?:最大|模型|限制|上限)",
@@ -195,6 +196,7 @@ BODY: Final = _any(
     r"(?:too[ _-]?large|too big)(?!\w)",
     r"(?:request|payload|body)(?: (?:body|payload|entity|content))? size (?:has )?exceed|(?:payload"
     r"|body) (?:has )?exceed"
+    r"|(?:request|payload|body)(?: body| size)? (?:is |was )?(?:larger|bigger|greater) than"
     r"|request (?:has )?exceed\w* (?:the |our )?(?:max(?:imum)? )?(?:allowed )?(?:size|body)|total text bytes",
     r"(?:max(?:imum)?|limit)[^\n]{0,24}?(?:request|payload|body|content)(?: body)? (?:size|length|limit"
     r"|bytes)[^\n]{0,40}?(?:exceed\w*|\d+)",
@@ -207,6 +209,11 @@ BODY: Final = _any(
 )
 """The request as bytes, not as tokens."""
 
+PART: Final = _any(
+    r"\b(?:image|audio|video|pdf|file|document|attachment|media)(?:_\w+)? (?:payload|body|content|size)",
+)
+"""The size of one part of a request."""
+
 TOO_LARGE_STATUS: Final = re.compile(
     r"^\W*413\b|\b(?:error|status|http|code)\W{0,4}(?:code\W{0,3})?413\b|\b413 (?:request|payload|content|status)"
 )
@@ -218,11 +225,12 @@ RATE: Final = _any(
     r"(?:tokens?|requests?)[ _/](?:per[ _])?(?:min(?:ute)?|hour|day|sec(?:ond)?)\b",
     r"\b(?:daily|hourly|weekly|monthly|per-minute)\b|\bquotas?\b|insufficient_quota|\bbilling\b|\bcredits?\b"
     r"|can(?:not| only)? afford",
-    r"(?:try|retry) again (?:in|after) \w+|retry[ -]after|wait (?:before|for|a )|slow down|usage limit"
+    r"(?:try|retry) again (?:in|after) \w+|retry[ -]after|\bwait (?:before|for|a )|slow down|usage limit"
     r"|spend(?:ing)? limit"
     r"|\bper-(?:model|user|key|project|organi[sz]ation)\b|\b(?:this|each|every) (?:minute|hour|day|month)\b|\btoday\b"
     r"|budget has been|overloaded|\bcapacity constraints\b",
-    r"限流|限速|频率|速率|并发|每(?:分钟|秒|天|日|小时|月)|配额|额度|余额|欠费|请稍后(?:再试|重试)",
+    r"限流|限速|频率|速率|并发|每(?:分钟|秒|天|日|小时|月)|今[日天]|[当本][日月]|用量|配额|额度|余额|欠费"
+    r"|请稍后(?:再试|重试)",
     r"(?:レート|利用)制限|요청 한도",
 )
 """How much in how long a time, or for how much money."""
