@@ -76,7 +76,7 @@ def sound(transcript: Transcript) -> None:
 
 
 class TestRecordedSessions:
-    """Fifteen megabytes of what users' files are like."""
+    """Seven megabytes of what users' files are like."""
 
     COUNTS: ClassVar = {
         "claude-code-771.jsonl": ("claude-code", 1, 457, 224),

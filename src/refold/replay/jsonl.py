@@ -86,12 +86,10 @@ def message_fields(message: BaseMessage) -> Mapping[str, object]:
     whole = message_chunk_to_message(message) if isinstance(message, BaseMessageChunk) else message
     if type(whole) is not _CLASSES.get(whole.type):
         raise SessionFormatError(f"message {whole.id}: its class {type(whole).__qualname__} is none of LangChain's own")
-    fields = whole.model_dump(exclude={"type"})
-    defaults = {"status": "success"} if isinstance(whole, ToolMessage) else {}
     kept = {
         name: value
-        for name, value in fields.items()
-        if name == "content" or not (value is None or value in ({}, []) or value == defaults.get(name))
+        for name, value in whole.model_dump(exclude={"type"}).items()
+        if name == "content" or not _is_default(whole, name, value)
     }
     return {"type": whole.type, **kept}
 
@@ -103,8 +101,16 @@ def message_from(fields: Mapping[str, object]) -> BaseMessage:
         raise SessionFormatError(f"no message type {fields.get('type')!r}; known: {', '.join(_CLASSES)}")
     try:
         return kind(**{name: value for name, value in fields.items() if name != "type"})
-    except (ValidationError, ValueError, TypeError) as error:
+    except (ValidationError, ValueError, TypeError, KeyError) as error:
         raise SessionFormatError(f"fields that are no {fields['type']} message: {error}") from error
+
+
+def _is_default(message: BaseMessage, name: str, value: object) -> bool:
+    declared = type(message).model_fields.get(name)
+    if declared is None:
+        return False
+    default: object = declared.get_default(call_default_factory=True)
+    return type(value) is type(default) and value == default
 
 
 def _agent_lines(

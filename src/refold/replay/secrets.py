@@ -27,7 +27,8 @@ _PATTERNS: Final[tuple[tuple[str, re.Pattern[str]], ...]] = tuple(
         (
             "private key",
             r"-----BEGIN (?:[A-Z0-9]{1,16} ){0,3}PRIVATE KEY(?: BLOCK)?-----"
-            r"(?:[A-Za-z0-9+/=\s:,.-]|\\[nr])*?(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z)",
+            r"(?:[A-Za-z0-9+/=\s:,.]|\\[nr]|(?<=[A-Za-z])-(?=[A-Za-z]))*+"
+            r"(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----)?",
         ),
         ("JWT", r"\beyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{4,}"),
         ("API key", r"\bsk-(?:ant-|proj-|svcacct-|admin-|or-v1-|lf-)?[A-Za-z0-9_-]{20,}"),
