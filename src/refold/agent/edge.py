@@ -112,7 +112,8 @@ class Edge:
                 except Exception as error:  # noqa: BLE001 - whatever a model raises is a failed summary
                     return Failure(error=error, overflow=parse_overflow(error))
             case Sleep(seconds=seconds):
-                return time.sleep(seconds)
+                time.sleep(seconds)
+                return None
             case ConfirmFolds():
                 return self._confirmed(effect, self._hook(effect))
             case LearnLimit() | Report():
@@ -138,7 +139,8 @@ class Edge:
                 except Exception as error:  # noqa: BLE001 - whatever a model raises is a failed summary
                     return Failure(error=error, overflow=parse_overflow(error))
             case Sleep(seconds=seconds):
-                return await asyncio.sleep(seconds)
+                await asyncio.sleep(seconds)
+                return None
             case ConfirmFolds():
                 decision = self._hook(effect)
                 return self._confirmed(effect, await decision if isinstance(decision, Awaitable) else decision)

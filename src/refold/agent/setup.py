@@ -99,12 +99,12 @@ class Setup:
             profile=facts.profile,
             counts_output=counts_output_of(facts.integration),
         )
-        bodies = [limit for limit in (self.policy.body_limit, learned and learned.body_limit) if limit is not None]
+        known = (self.policy.body_limit, learned.body_limit if learned is not None else None)
         return Room(
             limits=limits,
             learned=learned,
             reserve=self.policy.output_reserve or facts.output_cap,
-            body_limit=min(bodies) if bodies else None,
+            body_limit=min((limit for limit in known if limit is not None), default=None),
         )
 
     def _compaction(

@@ -157,14 +157,14 @@ def _finish_gen(job: Compaction, gauge: Gauge, made: _Made) -> Program[Pass]:
         made.folds.append(_fold(gauge, made, "state", {"text": text}))
     if not made.folds:
         return Pass(gauge=gauge, folds=())
-    after = _remeasured(gauge, made.folds).used
-    final = [replace(fold, after=after).to_json() for fold in made.folds]
+    result = _remeasured(gauge, made.folds)
+    final = [replace(fold, after=result.used).to_json() for fold in made.folds]
     if any(fold.kind != "strike" for fold in made.folds):
-        confirmed = yield from ConfirmFolds(folds=final, before=made.before, after=after, reason=made.reason)
+        confirmed = yield from ConfirmFolds(folds=final, before=made.before, after=result.used, reason=made.reason)
         if len(confirmed) < len(final):
             final = _without_orphans([fold for fold in final if fold in confirmed])
-    window = project(gauge.window.log.messages, [*gauge.window.raw_folds, *final], previous=gauge.window)
-    result = _measured(gauge, window)
+    raw = [*gauge.window.raw_folds, *final]
+    result = _measured(result, project(gauge.window.log.messages, raw, previous=result.window))
     yield from Report(
         event="fold",
         data={

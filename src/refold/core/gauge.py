@@ -81,7 +81,7 @@ def measure(
     anchor for this one.
     """
     shared, sums, sizes = 0, [0], [0]
-    if previous is not None and previous.meter is meter:
+    if previous is not None and previous.meter is meter and window.grown_from is previous.window.entries:
         shared = min(window.shared, len(previous.sums) - 1)
         sums, sizes = list(previous.sums[: shared + 1]), list(previous.sizes[: shared + 1])
     counts = [meter.count(entry.message) for entry in window.entries[shared:]]

@@ -158,13 +158,15 @@ def _fits(tokens: int, size: int, situation: Situation) -> bool:
 def keep_from(view: View, share: float, budget: int) -> int:
     """The log index from which the newest part of the window is left alone: at least the last unit."""
     if not view.units:
-        return 0
+        return view.base
     start = view.units[-1].start
     last_ai = next((unit.start for unit in reversed(view.units) if unit.has_ai), start)
     room = share * budget
     for row in reversed(view.rows):
         room -= row.tokens
         if room < 0:
+            break
+        if row.unit is None:
             break
         start = min(start, view.units[row.unit].start)
     return min(start, last_ai)

@@ -11,14 +11,14 @@ also what makes the next request a prefix extension of the last one.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
 from refold.core.canonical import Json
 from refold.core.folds import ITEM_KINDS, SPAN_KINDS, Fold, Item, Unreadable, read_folds
-from refold.core.log import EMPTY_LOG, Log, extend_log, read_log
+from refold.core.log import Log, extend_log, read_log
 from refold.core.messages import REFOLD_KEY, role_of
 from refold.core.passes import ITEM_PASSES
 from refold.core.repair import drop_bound_reasoning, repair
@@ -60,7 +60,8 @@ class Window:
     """What the model sees, and how it came about.
 
     `folds` are all readable folds of the state in order, `segments` the span folds in force, `items` the item folds in
-    force by log index. `shared` leading entries are the same objects as in the window that this one was grown from.
+    force by log index. `shared` leading entries carry the same message objects as `grown_from`, the entries of the
+    window that this one was made from.
     """
 
     log: Log
@@ -72,6 +73,7 @@ class Window:
     items: Mapping[int, tuple[tuple[Fold, Item], ...]]
     entries: tuple[Entry, ...]
     shared: int
+    grown_from: tuple[Entry, ...] = field(repr=False)
     _plain: tuple[Entry, ...] = field(repr=False)
     _settled: tuple[int, int] = field(repr=False)
 
@@ -110,10 +112,12 @@ def project(
     """
     if previous is not None:
         log = extend_log(previous.log, messages)
-        if log is not None and folds == previous.raw_folds:
+        if log is None:
+            return _walk(read_log(messages), folds, previous, grown=False)
+        if folds == previous.raw_folds:
             return _grow(previous, log)
-        return _walk(log or read_log(messages), folds, previous)
-    return _walk(extend_log(EMPTY_LOG, messages) or EMPTY_LOG, folds, None)
+        return _walk(log, folds, previous, grown=True)
+    return _walk(read_log(messages), folds, None, grown=False)
 
 
 def segment_message(fold: Fold) -> HumanMessage:
@@ -135,7 +139,7 @@ def shown(message: BaseMessage, acting: Sequence[tuple[Fold, Item]]) -> BaseMess
 
 def _grow(previous: Window, log: Log) -> Window:
     if log is previous.log:
-        return previous if previous.shared == len(previous.entries) else _with_shared(previous)
+        return replace(previous, shared=len(previous.entries), grown_from=previous.entries)
     new = tuple(
         Entry(message=log.messages[index], kind="log", start=index, stop=index + 1)
         for index in range(len(previous.log), len(log))
@@ -154,33 +158,20 @@ def _grow(previous: Window, log: Log) -> Window:
         items=previous.items,
         entries=entries,
         shared=_common(previous.entries, entries, settled_out),
+        grown_from=previous.entries,
         _plain=plain,
         _settled=(settled_plain + settled[0], settled_out + settled[1]),
     )
 
 
-def _with_shared(window: Window) -> Window:
-    return Window(
-        log=window.log,
-        raw_folds=window.raw_folds,
-        folds=window.folds,
-        unreadable=window.unreadable,
-        void=window.void,
-        segments=window.segments,
-        items=window.items,
-        entries=window.entries,
-        shared=len(window.entries),
-        _plain=window._plain,
-        _settled=window._settled,
-    )
-
-
-def _walk(log: Log, raw: Sequence[Mapping[str, Json]], previous: Window | None) -> Window:
+def _walk(log: Log, raw: Sequence[Mapping[str, Json]], previous: Window | None, *, grown: bool) -> Window:
+    """The window from the start. With `grown` the log holds all of the previous one: what that found is so still."""
     folds, unreadable = read_folds(raw)
     undone = frozenset(identity for fold in folds for identity in fold.undone)
     active = [fold for fold in folds if fold.id not in undone]
-    segments, void = _segments(log, active)
-    items, void_items = _items(log, active)
+    known = previous if grown and previous is not None else None
+    segments, void = _segments(log, active, known)
+    items, void_items = _items(log, active, known)
     state = _state(active, segments)
     plain = tuple(_plain_entries(log, segments, items, state, _reusable(previous, log)))
     entries, settled = _repaired(plain, continues=False)
@@ -194,20 +185,27 @@ def _walk(log: Log, raw: Sequence[Mapping[str, Json]], previous: Window | None) 
         items=items,
         entries=entries,
         shared=_common(previous.entries, entries, 0) if previous is not None else 0,
+        grown_from=previous.entries if previous is not None else (),
         _plain=plain,
         _settled=settled,
     )
 
 
-def _segments(log: Log, folds: Sequence[Fold]) -> tuple[tuple[Segment, ...], tuple[Void, ...]]:
+def _segments(log: Log, folds: Sequence[Fold], known: Window | None) -> tuple[tuple[Segment, ...], tuple[Void, ...]]:
     """The span folds in force, in log order. The newest wins where two overlap, so a merge stands for what it merged,
     and what it merged acts again when the merge is void."""
     segments: list[Segment] = []
     void: list[Void] = []
+    found = {segment.fold.id: segment for segment in known.segments} if known is not None else {}
     for fold in reversed(folds):
         if fold.kind not in SPAN_KINDS:
             continue
-        place = log.locate(fold.span)
+        if fold.id in found:
+            place: tuple[int, int] | None = (found[fold.id].start, found[fold.id].stop)
+        elif _is_covered(log, fold, segments):
+            continue
+        else:
+            place = log.locate(fold.span)
         if place is None:
             void.append(Void(fold=fold.id, reason="the log changed under it"))
         elif not any(place[0] < other.stop and other.start < place[1] for other in segments):
@@ -215,11 +213,27 @@ def _segments(log: Log, folds: Sequence[Fold]) -> tuple[tuple[Segment, ...], tup
     return tuple(sorted(segments, key=lambda segment: segment.start)), tuple(reversed(void))
 
 
-def _items(log: Log, folds: Sequence[Fold]) -> tuple[Mapping[int, tuple[tuple[Fold, Item], ...]], tuple[Void, ...]]:
+def _is_covered(log: Log, fold: Fold, segments: Sequence[Segment]) -> bool:
+    """Whether a newer segment in force stands where the fold's span begins; its digest need not be taken then."""
+    start = log.positions.get(fold.span.first.key, -1)
+    return any(segment.start <= start < segment.stop for segment in segments)
+
+
+def _items(
+    log: Log, folds: Sequence[Fold], known: Window | None
+) -> tuple[Mapping[int, tuple[tuple[Fold, Item], ...]], tuple[Void, ...]]:
+    """The item folds in force by log index. What an earlier window of the same log found is taken over."""
     acting: dict[int, list[tuple[Fold, Item]]] = {}
     void: list[Void] = []
+    active = {fold.id for fold in folds}
+    done: set[str] = set()
+    if known is not None and all(fold.id in active for fold in known.folds if fold.kind in ITEM_KINDS):
+        acting = {index: list(found) for index, found in known.items.items()}
+        kinds = {fold.id: fold.kind for fold in folds}
+        void = [lost for lost in known.void if kinds.get(lost.fold) in ITEM_KINDS]
+        done = {fold.id for fold in known.folds}
     for fold in folds:
-        if fold.kind not in ITEM_KINDS:
+        if fold.kind not in ITEM_KINDS or fold.id in done:
             continue
         lost = 0
         for item in fold.items:
@@ -270,8 +284,8 @@ def _plain_entries(
                     folds=(segment.fold.id,),
                 )
             )  # fmt: skip
-            kept = [i for i in range(segment.start, segment.stop) if log.keys[i] in segment.fold.kept]
-            entries += [_entry(log, i, items, bound, reusable) for i in kept]
+            kept = sorted(log.positions[key] for key in segment.fold.kept if key in log.positions)
+            entries += [_entry(log, i, items, bound, reusable) for i in kept if segment.start <= i < segment.stop]
             index = segment.stop
             if not remaining and state is not None:
                 at = Entry(message=segment_message(state), kind="state", start=index, stop=index, folds=(state.id,))

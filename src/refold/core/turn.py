@@ -144,7 +144,7 @@ def check_valid(turn: Turn, gauge: Gauge) -> None:
     """
     window = gauge.window
     start = 0
-    if turn.previous is not None and window.shared:
+    if turn.previous is not None and window.grown_from is turn.previous.window.entries:
         start = min(turn.previous.window.settled, window.shared)
     found = violations(window.messages[start:], turn.provider, continues=start > 0)
     if not found:

@@ -5,13 +5,14 @@ without any of them being carried out.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from langchain_core.messages import BaseMessage
 
 from refold.core.folds import Item
 from refold.core.gauge import Gauge
+from refold.core.log import Log
 from refold.core.messages import blocks_of, calls_of, role_of
 from refold.core.passes import ITEM_PASSES, Proposal, Scope
 from refold.core.project import Segment
@@ -32,7 +33,7 @@ class Row:
     tokens: int
     size: int
     kinds: frozenset[str]
-    unit: int
+    unit: int | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,12 +53,17 @@ class Candidate:
 
 @dataclass(slots=True)
 class View:
-    """The account. `total` and `size` are the window's tokens and bytes after the steps tried so far."""
+    """The account. `total` and `size` are the window's tokens and bytes after the steps tried so far.
+
+    `units` are those of the log from `base` on, the end of the last segment: what lies before it was cut already, and a
+    long thread must not be walked again for every plan. A row before it has no unit (None).
+    """
 
     gauge: Gauge
     scope: Scope
     waiting: frozenset[str]
     rows: list[Row] = field(default_factory=list)
+    base: int = 0
     units: tuple[Unit, ...] = ()
     segments: list[tuple[Segment | None, int, int, int]] = field(default_factory=list)
     total: int = 0
@@ -109,12 +115,10 @@ class View:
 def open_view(gauge: Gauge, scope: Scope, *, waiting: frozenset[str]) -> View:
     """The view of a measured window before any step. `waiting` are ids of calls that wait for a human."""
     window = gauge.window
-    units = units_of(window.log.messages)
-    unit_of = [0] * len(window.log)
-    for number, unit in enumerate(units):
-        for index in range(unit.start, unit.stop):
-            unit_of[index] = number
-    view = View(gauge=gauge, scope=scope, waiting=waiting, units=units, total=gauge.used, size=gauge.size)
+    base = max((segment.stop for segment in window.segments), default=0)
+    units = units_from(window.log, base, len(window.log))
+    unit_of = {index: number for number, unit in enumerate(units) for index in range(unit.start, unit.stop)}
+    view = View(gauge=gauge, scope=scope, waiting=waiting, base=base, units=units, total=gauge.used, size=gauge.size)
     by_fold = {segment.fold.id: segment for segment in window.segments}
     for number, entry in enumerate(window.entries):
         if entry.kind == "segment":
@@ -130,18 +134,26 @@ def open_view(gauge: Gauge, scope: Scope, *, waiting: frozenset[str]) -> View:
                     tokens=gauge.tokens(number),
                     size=gauge.sizes[number + 1] - gauge.sizes[number],
                     kinds=frozenset(fold.kind for fold, _ in acting),
-                    unit=unit_of[entry.start],
+                    unit=unit_of.get(entry.start),
                 )
             )
     return view
 
 
+def units_from(log: Log, start: int, stop: int) -> tuple[Unit, ...]:
+    """The units of a part of the log that begins and ends where a cut is safe, by log index."""
+    return tuple(
+        replace(unit, start=unit.start + start, stop=unit.stop + start) for unit in units_of(log.messages[start:stop])
+    )
+
+
 def kept_in_span(view: View, start: int, stop: int) -> tuple[int, ...]:
     """The log indexes inside a span that stay in view: whole units that hold something untouchable, an open call, or a
     system message."""
-    messages = view.gauge.window.log.messages
+    log = view.gauge.window.log
+    messages = log.messages
     kept: list[int] = []
-    for unit in view.units:
+    for unit in view.units if start >= view.base else units_from(log, start, stop):
         if unit.stop <= start or unit.start >= stop:
             continue
         inside = range(unit.start, unit.stop)
