@@ -2,11 +2,12 @@
 
     python benchmarks/estimator/corpus.py --packages DIR --out corpus.jsonl [--sessions DIR]
 
-`DIR` holds the Debian packages of `DEBIAN_PACKAGES`, unpacked (`apt-get download NAME`, then `dpkg-deb -x FILE DIR/NAME`).
-Everything else is on the machine: the standard libraries of the Pythons given, their site-packages, npm, /usr/include,
-/etc/ssl/certs, /var/log. Each line of the output is one chunk: `{"cls", "src", "split", "size", "text"}`. A source
-document is wholly in the training part or wholly in the test part (by a hash of its name). The test part has texts of
-other sizes too: cut from its chunks, or joined from its documents. Recorded sessions are test only.
+`DIR` holds the Debian packages of `DEBIAN_PACKAGES`, unpacked (`apt-get download NAME`, then
+`dpkg-deb -x FILE DIR/NAME`). Everything else is on the machine: the standard libraries of the Pythons given, their
+site-packages, npm, /usr/include, /usr/bin, /etc/ssl/certs, /var/log. Each line of the output is one chunk:
+`{"cls", "src", "split", "size", "text"}`. A source document is wholly in the training part or wholly in the test part
+(by a hash of its name). The test part has texts of other sizes too: cut from its chunks, or joined from its documents.
+Recorded sessions are test only.
 """
 
 import argparse
@@ -15,24 +16,28 @@ import difflib
 import gzip
 import hashlib
 import html
+import itertools
 import json
 import random
 import re
 import subprocess
 import sys
+import uuid
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 DEBIAN_PACKAGES = """
-manpages manpages-dev manpages-ja manpages-ja-dev manpages-zh manpages-ru manpages-uk manpages-el manpages-de manpages-fr
-manpages-es manpages-pl manpages-pt-br manpages-tr manpages-vi manpages-cs manpages-id debian-handbook gnome-user-docs
-installation-guide-amd64 libreoffice-help-ja libreoffice-help-ko libreoffice-help-km libreoffice-help-zh-cn
-libreoffice-help-ru libreoffice-help-el libreoffice-help-vi libreoffice-help-tr firefox-esr-l10n-ar firefox-esr-l10n-bn
-firefox-esr-l10n-fa firefox-esr-l10n-he firefox-esr-l10n-hi-in firefox-esr-l10n-ko firefox-esr-l10n-ta firefox-esr-l10n-th
+manpages manpages-dev manpages-ja manpages-ja-dev manpages-zh manpages-ru manpages-uk manpages-el manpages-de
+manpages-fr manpages-es manpages-pl manpages-pt-br manpages-tr manpages-vi manpages-cs manpages-id debian-handbook
+gnome-user-docs installation-guide-amd64 libreoffice-help-ja libreoffice-help-ko libreoffice-help-km
+libreoffice-help-zh-cn libreoffice-help-ru libreoffice-help-el libreoffice-help-vi libreoffice-help-tr
+firefox-esr-l10n-ar firefox-esr-l10n-bn firefox-esr-l10n-fa firefox-esr-l10n-gu-in firefox-esr-l10n-he
+firefox-esr-l10n-hi-in firefox-esr-l10n-hy-am firefox-esr-l10n-ka firefox-esr-l10n-km firefox-esr-l10n-ko
+firefox-esr-l10n-my firefox-esr-l10n-si firefox-esr-l10n-ta firefox-esr-l10n-th
 golang-golang-x-net-dev golang-golang-x-tools-dev librust-regex-dev librust-tokio-dev php-symfony-console
-""".split()
+"""
 
 CHUNK = 2_000
 PER_DOCUMENT = 6
@@ -163,9 +168,13 @@ LANGUAGES = (
     Language(cls="fa", codes=("fa", "fa-IR"), script=r"[\u0600-\u06ff]"),
     Language(cls="he", codes=("he",), script=r"[\u0590-\u05ff]", share=0.4),
     Language(cls="hi", codes=("hi", "hi-in", "mr"), script=r"[\u0900-\u097f]"),
-    Language(cls="indic_other", codes=("bn", "ta", "te", "gu", "kn", "pa"), script=r"[\u0980-\u0d7f]"),
+    Language(cls="indic_other", codes=("bn", "ta", "te", "gu", "gu-in", "kn", "pa"), script=r"[\u0980-\u0d7f]"),
     Language(cls="th", codes=("th",), script=r"[\u0e00-\u0e7f]"),
     Language(cls="km", codes=("km",), script=r"[\u1780-\u17ff]", share=0.3),
+    Language(cls="ka", codes=("ka",), script=r"[\u10a0-\u10ff]", share=0.4),
+    Language(cls="hy", codes=("hy-am",), script=r"[\u0530-\u058f]", share=0.4),
+    Language(cls="my", codes=("my",), script=r"[\u1000-\u109f]", share=0.4),
+    Language(cls="si", codes=("si",), script=r"[\u0d80-\u0dff]", share=0.4),
     Language(cls="greek", codes=("el", "el-GR"), script=r"[\u0370-\u03ff]"),
     Language(cls="latin_de_nl", codes=("de", "de-DE", "nl-NL", "da-DK", "sv-SE"), script=r"[A-Za-zäöüßåæø]", share=0.6),
     Language(
@@ -263,7 +272,7 @@ def machine(packages: Path, pythons: list[Path]) -> Iterator[Document]:
             done = subprocess.run([*command, folder], capture_output=True, text=True, errors="replace", check=False)
             lines = done.stdout.splitlines()
             yield Document(cls="logs_paths", src=f"{number}:{folder}", text="\n".join(lines[number::17][:2_000]))
-    for old, new in zip(libs, libs[1:], strict=False):
+    for old, new in itertools.pairwise(libs):
         for path in sample(old.glob("*.py"), 60):
             if (other := new / path.name).is_file():
                 diff = difflib.unified_diff(
@@ -316,6 +325,9 @@ def derived(packages: Path) -> Iterator[Document]:
             lambda b: "\n".join(f"{i:08x}: " + b[i : i + 16].hex(" ", 2) for i in range(0, 8_000, 16)),
         ]
         yield Document(cls="hex_b64", src=str(path), text=encodings[number % len(encodings)](raw))
+        start = 8_192 * (number % 7)
+        shown = path.read_bytes()[start : start + 4_096].decode("utf-8" if number % 2 else "latin-1", "replace")
+        yield Document(cls="binary", src=str(path), text=shown)
 
 
 # -- texts that are made up -------------------------------------------------------------------------------------------
@@ -326,9 +338,9 @@ _EMOJI = [
     for c in range(a, b)
 ]
 _COMMON = list("😀😂🎉🚀✅❌⚠️🔥👍💡📝🔧🐛✨📊🎯⏳🤔🙏💯🟢🔴📁🔍")
-_WORDS = (
-    "the build passed please check this again done fixed deploy today release notes item test failed retry ok".split()
-)
+_WORDS = """
+the build passed please check this again done fixed deploy today release notes item test failed retry ok
+""".split()  # noqa: SIM905 - reads better than a list of strings
 _SAID = ("已完成", "测试通过", "お願いします", "確認済み", "완료했습니다", "готово", "check")
 
 
@@ -371,12 +383,14 @@ def server_log(rng: random.Random) -> str:
     rows = []
     paths = ("/api/v1/users", "/static/app.js", "/health", "/login", "/search?q=test&page=2")
     for n in range(60):
-        at = f"2026-0{rng.randint(1, 9)}-{rng.randint(10, 28)}T{rng.randint(10, 23)}:{rng.randint(10, 59)}:{n % 60:02d}.{rng.randint(100, 999)}Z"
+        day = f"2026-0{rng.randint(1, 9)}-{rng.randint(10, 28)}"
+        clock = f"{rng.randint(10, 23)}:{rng.randint(10, 59)}:{n % 60:02d}.{rng.randint(100, 999)}Z"
         address = ".".join(str(rng.randint(1, 254)) for _ in range(4))
-        uid = f"{rng.getrandbits(32):08x}-{rng.getrandbits(16):04x}-4{rng.getrandbits(12):03x}-a{rng.getrandbits(12):03x}-{rng.getrandbits(48):012x}"
+        level = rng.choice(("INFO", "WARN", "ERROR", "DEBUG"))
+        request = uuid.UUID(int=rng.getrandbits(128), version=4)
         rows.append(
-            f'{at} {rng.choice(("INFO", "WARN", "ERROR", "DEBUG"))} [worker-{n % 8}] {address} "GET {rng.choice(paths)} HTTP/1.1" '
-            f"{rng.choice((200, 404, 500))} {rng.randrange(90_000)} request_id={uid} took={rng.random():.3f}s"
+            f'{day}T{clock} {level} [worker-{n % 8}] {address} "GET {rng.choice(paths)} HTTP/1.1" '
+            f"{rng.choice((200, 404, 500))} {rng.randrange(90_000)} request_id={request} took={rng.random():.3f}s"
         )
     return "\n".join(rows)[:CHUNK]
 
@@ -384,10 +398,9 @@ def server_log(rng: random.Random) -> str:
 def ansi(rng: random.Random) -> str:
     rows = []
     for n in range(60):
-        color = rng.choice((31, 32, 33, 36, 90))
-        rows.append(
-            f"\x1b[{color}m{rng.choice(('PASSED', 'FAILED', 'ERROR', 'SKIPPED'))}\x1b[0m tests/test_{rng.choice(_WORDS)}.py::test_{rng.choice(_WORDS)}_{n}\x1b[1m [{n:3d}%]\x1b[0m"
-        )
+        state = rng.choice(("PASSED", "FAILED", "ERROR", "SKIPPED"))
+        test = f"tests/test_{rng.choice(_WORDS)}.py::test_{rng.choice(_WORDS)}_{n}"
+        rows.append(f"\x1b[{rng.choice((31, 32, 33, 36, 90))}m{state}\x1b[0m {test}\x1b[1m [{n:3d}%]\x1b[0m")
     return "\n".join(rows)[:CHUNK]
 
 
@@ -418,19 +431,19 @@ def boxes(rng: random.Random) -> str:
 
 def table(rng: random.Random) -> str:
     rows = ["| name | count | share | note |", "|---|---:|---:|---|"]
-    rows += [
-        f"| {rng.choice(_WORDS)}_{rng.choice(_WORDS)} | {rng.randrange(10 ** rng.randint(1, 6)):,} | {rng.random() * 100:.1f} % | {' '.join(rng.choices(_WORDS, k=4))} |"
-        for _ in range(60)
-    ]
+    for _ in range(60):
+        name = f"{rng.choice(_WORDS)}_{rng.choice(_WORDS)}"
+        count, share = rng.randrange(10 ** rng.randint(1, 6)), rng.random() * 100
+        rows.append(f"| {name} | {count:,} | {share:.1f} % | {' '.join(rng.choices(_WORDS, k=4))} |")
     return "\n".join(rows)[:CHUNK]
 
 
 def math(rng: random.Random) -> str:
     pool = "∀∃∈∉⊂∪∩∑∏∫√∞≤≥≠≈→⇒⇔αβγδεθλμπσφω×÷±·°²³½∂∇"
-    rows = [
-        f"{rng.choice(pool)}{rng.choice('xyzn')} {rng.choice(pool)} {rng.choice(pool)}({rng.choice('abc')}{rng.choice('₀₁₂ₙ²³')}) {rng.choice('=<>≤')} {rng.randint(0, 99)}{rng.choice(pool)}"
-        for _ in range(120)
-    ]
+    rows = []
+    for _ in range(120):
+        call = f"{rng.choice(pool)}({rng.choice('abc')}{rng.choice('₀₁₂ₙ²³')})"
+        rows.append(f"{rng.choice(pool)}{rng.choice('xyzn')} {call} {rng.choice('=<>≤')} {rng.randint(0, 99)}")
     return "\n".join(rows)[:CHUNK]
 
 
@@ -444,6 +457,71 @@ def runs(rng: random.Random) -> str:
     return "\n".join(rows)[:CHUNK]
 
 
+_REPEATED = (
+    "-=*#_~.+/!?",
+    " ",
+    "\t",
+    "\n",
+    "aexhz",
+    "AXZ",
+    "─═━│",
+    "█▒░■●",
+    "中的哈あアー　",
+    "\0\x01\x7f",
+    "éöñ\ufffd\u200b",
+)
+
+
+def repeats(rng: random.Random) -> str:
+    """One character, very often, between a few words."""
+    parts = []
+    for _ in range(rng.randint(1, 3)):
+        parts += [rng.choice(rng.choice(_REPEATED)) * int(10 ** rng.uniform(1.5, 3.2)), rng.choice(("\n", "ok", " x "))]
+    return "".join(parts)[: 2 * CHUNK]
+
+
+def periodic(rng: random.Random) -> str:
+    """A short unit, repeated."""
+    alphabet = rng.choice(("ab", "abcdef", "-=", "-+ ", "xy_", "─┼", "│ ", "01", "ACGT", "=> ", "%-", "啊哈", ". "))
+    unit = "".join(rng.choices(alphabet, k=rng.randint(2, 6)))
+    return (unit * CHUNK)[: rng.randint(500, CHUNK)]
+
+
+def long_words(rng: random.Random) -> str:
+    """Letters without spaces: sequences, keys, base32, words run together."""
+    alphabet = rng.choice(
+        (
+            "acgt",
+            "ACGT",
+            "abcdef",
+            "ACDEFGHIKLMNPQRSTVWY",
+            "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567",
+            "abcdefghijklmnopqrstuvwxyz",
+        )
+    )
+    width = rng.choice((40, 60, 80, 500))
+    if rng.random() < 0.2:
+        return "\n".join("".join(rng.choices(_WORDS, k=12)) for _ in range(40))[:CHUNK]
+    return "\n".join("".join(rng.choices(alphabet, k=width)) for _ in range(CHUNK // width))
+
+
+_BLOCKS = (
+    (0xA1, 0xFF), (0x100, 0x17F), (0x300, 0x36F), (0x2010, 0x205E), (0x2070, 0x209C), (0x20A0, 0x20BF),
+    (0x2100, 0x214F), (0x2190, 0x21FF), (0x2200, 0x22FF), (0x2300, 0x23FF), (0x2460, 0x24FF), (0x2500, 0x257F),
+    (0x2580, 0x25FF), (0x2600, 0x26FF), (0x2700, 0x27BF), (0x2800, 0x28FF), (0x3000, 0x303F), (0xFF01, 0xFF5E),
+    (0x1D400, 0x1D4FF), (0x20000, 0x200FF),
+)  # fmt: skip
+
+
+def symbols(rng: random.Random) -> str:
+    """Few or many symbols of one block, alone or between words."""
+    low, high = rng.choice(_BLOCKS)
+    pool = [chr(rng.randint(low, high)) for _ in range(rng.choice((2, 5, 30)))]
+    mixed = rng.choice((0.0, 0.0, 0.3, 0.7))
+    parts = [rng.choice(_WORDS) + " " if rng.random() < mixed else rng.choice(pool) for _ in range(900)]
+    return "".join(parts)[:CHUNK]
+
+
 _MAKERS: dict[str, Callable[[random.Random], str]] = {
     "emoji_text": emoji_text,
     "emoji_pure": emoji_pure,
@@ -454,6 +532,10 @@ _MAKERS: dict[str, Callable[[random.Random], str]] = {
     "md_table": table,
     "math": math,
     "runs": runs,
+    "repeats": repeats,
+    "periodic": periodic,
+    "long_words": long_words,
+    "symbols": symbols,
 }
 
 

