@@ -221,14 +221,16 @@ class PrefixCache:
 
     def _at_breakpoints(self, path: list[_Prefix], sizes: list[int], at: float, marks: list[int]) -> tuple[int, int]:
         """(tokens read, tokens kept) of a cache that keeps a prefix where a breakpoint stood."""
-        found = 0
+        found, least = 0, max(1, self.rules.minimum)
         for mark in marks:
             last = 0 if self.rules.lookback is None else max(0, mark - self.rules.lookback)
-            hits = (end for end in range(mark, last, -1) if path[end].live(at, self.rules.ttl_seconds))
-            found = max(found, next(hits, 0))
+            live = (end for end in range(mark, last, -1) if path[end].live(at, self.rules.ttl_seconds))
+            hit = next(live, 0)
+            if sizes[hit] >= least:
+                found = max(found, hit)
         kept = 0
         for mark in marks:
-            if sizes[mark] >= max(1, self.rules.minimum):
+            if sizes[mark] >= least:
                 path[mark].kept_at = at
                 kept = max(kept, sizes[mark])
         if found:
