@@ -11,6 +11,7 @@
     │   ├── PathError                a path that is refused (traversal, NUL, reserved, too long; also a ValueError)
     │   ├── FileMissingError         nothing is stored there (also a FileNotFoundError)
     │   ├── FileConflictError        something else is stored there already (also a FileExistsError)
+    │   ├── PermissionRefusedError   a rule or a human does not allow this to the agent's tools (also a PermissionError)
     │   ├── IntegrityError           what was read back is not what was written
     │   └── FilesUnavailableError    the storage itself failed
     └── CheckpointError              the savers
@@ -121,6 +122,10 @@ class FileConflictError(FilesError, FileExistsError):
 
 class IntegrityError(FilesError):
     """What was read back is not what was written."""
+
+
+class PermissionRefusedError(FilesError, PermissionError):
+    """A rule, or a human who was asked, does not let the agent's tools do this to a path."""
 
 
 class FilesUnavailableError(FilesError):

@@ -41,8 +41,8 @@ class Scan(Effect[None]):
     work: Callable[[], None]
 
 
-def search_gen(query: Query) -> Program[SearchResult]:
-    """The program behind every `Files.search`: list, read pieces, scan."""
+def search_gen(query: Query, *, allowed: Callable[[str], bool] | None = None) -> Program[SearchResult]:
+    """The program behind every `Files.search`: list, read pieces, scan. Files that are not `allowed` are left out."""
     find = _finder(query)
     chosen = None if query.glob is None else compile_glob(query.glob)
     _check(query)
@@ -52,7 +52,7 @@ def search_gen(query: Query) -> Program[SearchResult]:
     searched = 0
     ended: Ended = "all"
     for info in (yield from ListFiles(folder=clean_folder(query.under))):
-        if chosen is not None and not chosen.matches(info.path):
+        if not (chosen is None or chosen.matches(info.path)) or not (allowed is None or allowed(info.path)):
             continue
         scanner = _Scanner(query=query, path=info.path, find=find, deadline=deadline, room=query.max_hits - len(hits))
         try:

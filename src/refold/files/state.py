@@ -20,9 +20,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
-from typing import Annotated, Final, Literal, NotRequired, TypedDict, cast
+from typing import Annotated, Final, Literal, NotRequired, cast
 
 from langgraph.channels.delta import DeltaChannel
+from typing_extensions import TypedDict  # the kind that LangChain's and LangGraph's own states can be combined with
 
 from refold.core.paths import clean_path
 from refold.errors import ConfigurationError

@@ -1,0 +1,90 @@
+"""What the agent's file tools may do: allow, deny or ask, by operation and glob.
+
+    Permissions(
+        Rule(effect="deny", paths=("/secrets/**", "*.pem")),
+        Rule(effect="ask", paths=("/**",), operations=("delete",)),
+        Rule(effect="allow", paths=("/work/**",)),
+        otherwise="deny",
+    )
+
+The first rule that matches the operation and the path decides; no rule: `otherwise`. `deny` and `ask` rules compare
+names as case-insensitive storage does, so `/Secrets/key` does not slip past `/secrets/**`; `allow` rules compare
+exactly. What may not be read is not listed, found or searched either. These rules bind the tools, not Python code: a
+tool of yours that runs a shell in the same directory knows nothing of them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from refold.core.program import Effect
+from refold.files.patterns import compile_glob
+
+Operation: TypeAlias = Literal["read", "write", "delete"]
+Decision: TypeAlias = Literal["allow", "deny", "ask"]
+
+OPERATIONS: Final[tuple[Operation, ...]] = ("read", "write", "delete")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """One line: `effect` for these operations on paths that match one of the globs. Raises `PathError` for a bad glob.
+
+    `reason` is told to the model when it is refused, and to the human who is asked.
+    """
+
+    effect: Decision
+    paths: Sequence[str]
+    operations: Sequence[Operation] = OPERATIONS
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        for pattern in self.paths:
+            compile_glob(pattern)
+
+    def covers(self, operation: Operation, path: str) -> bool:
+        """Whether the rule is about this operation on this path."""
+        fold_case = self.effect != "allow"
+        return operation in self.operations and any(
+            compile_glob(pattern).matches(path, fold_case=fold_case) for pattern in self.paths
+        )
+
+
+@dataclass(frozen=True, init=False)
+class Permissions:
+    """Rules in order, and what holds where none matches."""
+
+    rules: tuple[Rule, ...]
+    otherwise: Decision
+
+    def __init__(self, *rules: Rule, otherwise: Decision = "allow") -> None:
+        object.__setattr__(self, "rules", rules)
+        object.__setattr__(self, "otherwise", otherwise)
+
+    def decide(self, operation: Operation, path: str) -> Decision:
+        """What holds for an operation on a path."""
+        rule = self.rule_for(operation, path)
+        return self.otherwise if rule is None else rule.effect
+
+    def rule_for(self, operation: Operation, path: str) -> Rule | None:
+        """The rule that decides, if one does."""
+        return next((rule for rule in self.rules if rule.covers(operation, path)), None)
+
+    def shows(self, path: str) -> bool:
+        """Whether a path may appear in listings: everything that may be read, if need be after asking."""
+        return self.decide("read", path) != "deny"
+
+    def reads_freely(self, path: str) -> bool:
+        """Whether content may be read without asking, as a search does."""
+        return self.decide("read", path) == "allow"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Permit(Effect[None]):
+    """Ask whether operations on paths are allowed. `PermissionRefusedError` is thrown into the program if not.
+
+    All are asked before anything is changed: a run that was interrupted for a human begins the call again.
+    """
+
+    operations: Sequence[Operation]
+    paths: Sequence[str]
