@@ -200,7 +200,9 @@ class Cost:
 
 def reported_reasoning(message: BaseMessage) -> int:
     """The reasoning tokens that came with an answer; 0 when none were reported."""
-    usage = read_usage(message) if isinstance(message, AIMessage) else None
+    if not isinstance(message, AIMessage) or isinstance(message.content, str):
+        return 0  # reasoning that is sealed stands in a block
+    usage = read_usage(message)
     return usage.reasoning if usage is not None else 0
 
 

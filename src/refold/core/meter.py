@@ -1,9 +1,9 @@
 """Meters: the tokens and bytes of messages, each counted once.
 
 Two kinds exist, with the same rules (refold.core.cost) for everything that is not text: one estimates text, one counts
-it with a tokenizer. Counts are kept per message object for as long as the object lives, so that a model call costs
-O(new messages); a copy of a message counted before (read back from a checkpoint) is found by its content. A meter
-scaled by a learned factor shares those counts, since what is kept is unscaled.
+it with a tokenizer. Counts are kept by content hash, which is itself computed once per message object: a model call
+costs O(new messages), and a copy of a message counted before (read back from a checkpoint) is not counted again. A
+meter scaled by a learned factor shares those counts, since what is kept is unscaled.
 """
 
 from abc import ABC, abstractmethod
@@ -11,9 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import Final, Protocol, Self
-from weakref import finalize
 
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import BaseMessage
 
 from refold.core.cost import Cost, Count, Tool, reported_reasoning
 from refold.core.estimate import estimate_text
@@ -40,10 +39,9 @@ MOST_FACTOR: Final = 5.0
 class Meter(Protocol):
     """Counts the tokens and bytes of messages, tools and text.
 
-    Counting is deterministic and does not fail, whatever is in a message. A message that was counted before costs a
-    dictionary look-up, as long as its `content` and `tool_calls` are the same objects: whoever edits a list in place
-    must do it on a copy. `count_calls` says how many messages were really counted, by this meter and all that were
-    scaled from it.
+    Counting is deterministic and does not fail, whatever is in a message. A message that was counted before costs two
+    dictionary look-ups; see `content_hash` for what it takes for the same message. `count_calls` says how many messages
+    were really counted, by this meter and all that were scaled from it.
     """
 
     @property
@@ -67,13 +65,6 @@ class Meter(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Kept:
-    content: object
-    calls: object
-    count: Count
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class _ToolSet:
     tools: tuple[Tool, ...]
     count: Count
@@ -83,13 +74,12 @@ class _ToolSet:
 class _Counts:
     """What a meter has counted. A cache: losing it changes nothing but time."""
 
-    by_object: dict[int, _Kept] = field(default_factory=dict)
-    by_content: dict[str, Count] = field(default_factory=dict)
+    messages: dict[tuple[str, int], Count] = field(default_factory=dict)
     tool_sets: list[_ToolSet] = field(default_factory=list)
     calls: int = 0
 
 
-_MOST_CONTENTS: Final = 50_000
+_MOST_MESSAGES: Final = 50_000
 _MOST_TOOL_SETS: Final = 8
 
 
@@ -114,14 +104,14 @@ class _TextMeter(ABC):
         return self._counts.calls
 
     def count(self, message: BaseMessage) -> Count:
-        calls = message.tool_calls if isinstance(message, AIMessage) else None
-        kept = self._counts.by_object.get(id(message))
-        if kept is None or kept.content is not message.content or kept.calls is not calls:
-            if kept is None:
-                finalize(message, self._counts.by_object.pop, id(message), None).atexit = False
-            kept = _Kept(content=message.content, calls=calls, count=self._by_content(message))
-            self._counts.by_object[id(message)] = kept
-        return self._scale(kept.count)
+        key = (content_hash(message), reported_reasoning(message))
+        kept = self._counts.messages
+        if (count := kept.get(key)) is None:
+            self._counts.calls += 1
+            if len(kept) >= _MOST_MESSAGES:
+                kept.clear()  # all at once: a meter is shared between threads
+            count = kept[key] = Cost(family=self.family, text=self._text).message(message)
+        return self._scale(count)
 
     def count_tools(self, tools: Sequence[Tool]) -> Count:
         sets = self._counts.tool_sets
@@ -143,16 +133,6 @@ class _TextMeter(ABC):
         if self.factor == 1.0:
             return count
         return Count(tokens=ceil(count.tokens * self.factor), bytes=count.bytes)
-
-    def _by_content(self, message: BaseMessage) -> Count:
-        key = f"{content_hash(message)}:{reported_reasoning(message)}"
-        contents = self._counts.by_content
-        if (count := contents.get(key)) is None:
-            self._counts.calls += 1
-            if len(contents) >= _MOST_CONTENTS:
-                contents.clear()  # all at once: meters are shared between threads
-            count = contents[key] = Cost(family=self.family, text=self._text).message(message)
-        return count
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ cached tokens inside the input, Anthropic and Bedrock beside it.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, TypeGuard
+from typing import Final, TypeAlias, TypeGuard
 
 from langchain_core.messages import AIMessage, BaseMessage
 
@@ -34,72 +34,81 @@ class Usage:
         return self.input + self.output
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Spelling:
-    """One provider's words. `beside` names cache counts that its input does not include."""
+_Names: TypeAlias = tuple[tuple[str, ...], ...]
 
-    input: tuple[str, ...]
-    output: tuple[str, ...] = ()
-    cache_read: tuple[str, ...] = ()
-    cache_write: tuple[str, ...] = ()
-    reasoning: tuple[str, ...] = ()
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Spelling:
+    """One provider's words, each a path of keys. `beside`: the input does not include the cache counts."""
+
+    input: _Names
+    output: _Names
+    cache_read: _Names = ()
+    cache_write: _Names = ()
+    reasoning: _Names = ()
     beside: bool = False
 
 
-_READ: Final = ("cache_read_input_tokens", "cacheReadInputTokens", "cacheReadInputTokenCount")
-_WRITE: Final = (
-    "cache_creation_input_tokens",
-    "cacheWriteInputTokens",
-    "cacheCreationInputTokens",
-    "cacheWriteInputTokenCount",
+def _names(*paths: str) -> _Names:
+    return tuple(tuple(path.split(".")) for path in paths)
+
+
+_READ: Final = _names("cache_read_input_tokens", "cacheReadInputTokens", "cacheReadInputTokenCount")
+_WRITE: Final = _names(
+    "cache_creation_input_tokens", "cacheWriteInputTokens", "cacheCreationInputTokens", "cacheWriteInputTokenCount"
 )
+_LANGCHAIN: Final = _Spelling(
+    # usage_metadata, and OpenAI Responses and DashScope, which use the same words.
+    input=_names("input_tokens", "inputTokens", "inputTokenCount", "input_token_count"),
+    output=_names("output_tokens", "outputTokens", "outputTokenCount", "generated_token_count"),
+    cache_read=_names(
+        "input_token_details.cache_read",
+        "input_tokens_details.cached_tokens",
+        "prompt_tokens_details.cached_tokens",
+    ),
+    cache_write=_names("input_token_details.cache_creation"),
+    reasoning=_names("output_token_details.reasoning", "output_tokens_details.reasoning_tokens"),
+)
+_GEMINI: Final = _Spelling(
+    # In both spellings. Thoughts are not among the candidates' tokens.
+    input=_names("promptTokenCount", "prompt_token_count"),
+    output=_names("candidatesTokenCount", "candidates_token_count"),
+    cache_read=_names("cachedContentTokenCount", "cached_content_token_count"),
+    reasoning=_names("thoughtsTokenCount", "thoughts_token_count"),
+)
+_GEMINI_TOOLS: Final = _names("toolUsePromptTokenCount", "tool_use_prompt_token_count")
 _SPELLINGS: Final = (
     # OpenAI Chat and what is compatible with it; DeepSeek and Moonshot with their own cache counts; LiteLLM adds
     # Anthropic's names, but counts them inside.
     _Spelling(
-        input=("prompt_tokens", "promptTokens"),
-        output=("completion_tokens", "completionTokens", "response_tokens"),
+        input=_names("prompt_tokens", "promptTokens"),
+        output=_names("completion_tokens", "completionTokens", "response_tokens"),
         cache_read=(
-            "prompt_tokens_details.cached_tokens",
-            "promptTokensDetails.cachedTokens",
-            "prompt_cache_hit_tokens",
-            "cached_tokens",
+            *_names(
+                "prompt_tokens_details.cached_tokens",
+                "promptTokensDetails.cachedTokens",
+                "prompt_cache_hit_tokens",
+                "cached_tokens",
+            ),
             *_READ,
         ),
-        cache_write=("prompt_tokens_details.cache_write_tokens", *_WRITE),
-        reasoning=("completion_tokens_details.reasoning_tokens", "completionTokensDetails.reasoningTokens"),
+        cache_write=(*_names("prompt_tokens_details.cache_write_tokens"), *_WRITE),
+        reasoning=_names("completion_tokens_details.reasoning_tokens", "completionTokensDetails.reasoningTokens"),
     ),
-    # LangChain's usage_metadata and OpenAI Responses; DashScope.
-    _Spelling(
-        input=("input_tokens", "inputTokens", "inputTokenCount", "input_token_count"),
-        output=("output_tokens", "outputTokens", "outputTokenCount", "generated_token_count"),
-        cache_read=(
-            "input_token_details.cache_read",
-            "input_tokens_details.cached_tokens",
-            "prompt_tokens_details.cached_tokens",
-        ),
-        cache_write=("input_token_details.cache_creation",),
-        reasoning=("output_token_details.reasoning", "output_tokens_details.reasoning_tokens"),
-    ),
+    _LANGCHAIN,
     # Anthropic; Bedrock Converse and its invocation metrics.
     _Spelling(
-        input=("input_tokens", "inputTokens", "inputTokenCount"),
-        output=("output_tokens", "outputTokens", "outputTokenCount"),
+        input=_names("input_tokens", "inputTokens", "inputTokenCount"),
+        output=_names("output_tokens", "outputTokens", "outputTokenCount"),
         cache_read=_READ,
         cache_write=_WRITE,
         beside=True,
     ),
-    # Gemini, in both spellings. Thoughts are not among the candidates' tokens.
-    _Spelling(
-        input=("promptTokenCount", "prompt_token_count"),
-        output=("candidatesTokenCount", "candidates_token_count"),
-        cache_read=("cachedContentTokenCount", "cached_content_token_count"),
-        reasoning=("thoughtsTokenCount", "thoughts_token_count"),
-    ),
+    _GEMINI,
     # Ollama.
-    _Spelling(input=("prompt_eval_count",), output=("eval_count",)),
+    _Spelling(input=_names("prompt_eval_count"), output=_names("eval_count")),
     # llama.cpp's own endpoint.
-    _Spelling(input=("tokens_evaluated",), output=("tokens_predicted",), cache_read=("tokens_cached",)),
+    _Spelling(input=_names("tokens_evaluated"), output=_names("tokens_predicted"), cache_read=_names("tokens_cached")),
 )
 _PLACES: Final = (
     "token_usage",
@@ -121,10 +130,10 @@ def read_usage(message: BaseMessage) -> Usage | None:
     """
     if not isinstance(message, AIMessage):
         return None
-    if message.usage_metadata is not None and (usage := _usage(message.usage_metadata)) is not None:
+    if message.usage_metadata is not None and (usage := _usage(message.usage_metadata, _LANGCHAIN)) is not None:
         return usage
     for place in _nested(message.response_metadata, depth=3):
-        if (usage := _usage(place)) is not None:
+        if (words := _spelling(place)) is not None and (usage := _usage(place, words)) is not None:
             return usage
     return None
 
@@ -136,38 +145,40 @@ def _nested(place: object, *, depth: int) -> Iterator[Mapping[str, object]]:
     yield place
     if depth:
         for name in _PLACES:
-            yield from _nested(place.get(name), depth=depth - 1)
+            if name in place:
+                yield from _nested(place[name], depth=depth - 1)
 
 
-def _usage(place: Mapping[str, object]) -> Usage | None:
-    matching = [s for s in _SPELLINGS if any(_found(place, name) is not None for name in s.input)]
-    # Of two spellings with the same word for input, the one whose cache counts are there.
-    matching.sort(key=lambda s: all(_found(place, name) is None for name in (*s.cache_read, *s.cache_write)))
-    if not matching:
-        return None
-    words = matching[0]
-    counts = [_first(place, names) for names in (words.input, words.output, words.cache_read, words.cache_write)]
+def _spelling(place: Mapping[str, object]) -> _Spelling | None:
+    """Whose words these are; of two spellings with the same word for input, the one whose cache counts are there."""
+    matching = [words for words in _SPELLINGS if any(name[0] in place for name in words.input)]
+    for words in matching:
+        if any(_found(place, name) is not None for name in (*words.cache_read, *words.cache_write)):
+            return words
+    return matching[0] if matching else None
+
+
+def _usage(place: Mapping[str, object], words: _Spelling) -> Usage | None:
+    read, written = _first(place, words.input), _first(place, words.output)
+    cache_read, cache_write = _first(place, words.cache_read), _first(place, words.cache_write)
     reasoning = _first(place, words.reasoning)
-    if None in counts or reasoning is None:
+    if read is None or written is None or cache_read is None or cache_write is None or reasoning is None:
         return None
-    read, written, cache_read, cache_write = (count or 0 for count in counts)
+    if words is _GEMINI:
+        written += reasoning
+        read += _first(place, _GEMINI_TOOLS) or 0
+    if not read and not words.beside:
+        return None
     if words.beside or cache_read + cache_write > read:  # a part cannot exceed the whole: it stands beside
         read += cache_read + cache_write
-    if words.output[0] == "candidatesTokenCount":
-        written += reasoning
-        read += _first(place, ("toolUsePromptTokenCount", "tool_use_prompt_token_count")) or 0
     if not 0 < read <= LARGEST or written > LARGEST:
         return None
     return Usage(
-        input=read,
-        output=written,
-        cache_read=cache_read,
-        cache_write=cache_write,
-        reasoning=min(reasoning, written),
+        input=read, output=written, cache_read=cache_read, cache_write=cache_write, reasoning=min(reasoning, written)
     )
 
 
-def _first(place: Mapping[str, object], names: tuple[str, ...]) -> int | None:
+def _first(place: Mapping[str, object], names: _Names) -> int | None:
     """The first count under any of the names; 0 when there is none, None when one is nonsense."""
     for name in names:
         value = _found(place, name)
@@ -176,12 +187,10 @@ def _first(place: Mapping[str, object], names: tuple[str, ...]) -> int | None:
     return 0
 
 
-def _found(place: Mapping[str, object], path: str) -> object | None:
-    value: object = place
-    for name in path.split("."):
-        if not isinstance(value, Mapping):
-            return None
-        value = value.get(name)
+def _found(place: Mapping[str, object], name: tuple[str, ...]) -> object | None:
+    value = place.get(name[0])
+    for key in name[1:]:
+        value = value.get(key) if isinstance(value, Mapping) else None
     return value
 
 
