@@ -4,6 +4,7 @@ import base64
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal, TypeAlias, TypeVar
 
 from hypothesis import strategies as st
@@ -17,6 +18,10 @@ Style: TypeAlias = Literal["plain", "anthropic", "responses", "gemini", "standar
 with the reasoning beside the content (DeepSeek, Qwen, Kimi)."""
 
 T = TypeVar("T")
+
+_below = cache(lambda bound: st.integers(0, bound - 1))
+"""Strategies by bound: building one costs more than drawing from it."""
+
 Part: TypeAlias = str | dict[str, object]
 
 _PROVIDERS: Mapping[Style, str] = {
@@ -52,11 +57,15 @@ class Builder:
 
     def some(self, kind: str, numerator: int, denominator: int) -> bool:
         """Whether an oddity that is switched on occurs here; drawn towards no."""
-        return kind in self.kinds and self.draw(st.integers(0, denominator - 1)) >= denominator - numerator
+        return kind in self.kinds and self.below(denominator) >= denominator - numerator
 
     def at(self, items: Sequence[object]) -> int:
         """A place in a sequence that is not empty."""
-        return self.draw(st.integers(0, len(items) - 1))
+        return self.below(len(items))
+
+    def below(self, bound: int) -> int:
+        """A number from 0 to `bound` - 1."""
+        return self.draw(_below(bound))
 
     def one_of(self, items: Sequence[T]) -> T:
         """One of some items, drawn towards the first."""
@@ -77,7 +86,7 @@ class Builder:
         out: list[BaseMessage] = [self.human()]
         if self.some("system", 1, 8):
             out.append(SystemMessage(self.text(), id=self.message_id()))
-        for _ in range(self.draw(st.integers(0, 3))):
+        for _ in range(self.below(4)):
             out += self.rounds()
         open_end = last and len(out) > 1 and self.draw(st.booleans())
         if not open_end:
@@ -107,7 +116,7 @@ class Builder:
 
     def round(self) -> tuple[AIMessage, list[ToolMessage]]:
         """An AI message with one to four parallel calls, and their results in some order."""
-        calls = [self.call() for _ in range(self.draw(st.integers(1, 4)))]
+        calls = [self.call() for _ in range(1 + self.below(4))]
         if len(calls) > 1 and self.some("duplicate_call_ids", 1, 8):
             calls[-1].id = calls[0].id
         message = self.answer(calls)
@@ -121,7 +130,7 @@ class Builder:
         if self.style != "gemini" and self.some("missing_call_ids", 1, 10):
             call_id = self.one_of(("", None))
         elif self.calls > 1 and self.some("reused_call_ids", 1, 6):
-            call_id = f"call_{self.draw(st.integers(0, self.calls - 2))}"
+            call_id = f"call_{self.below(self.calls - 1)}"
         name, args = self.one_of(self.tools())
         broken = '{"path": "/a' if self.some("invalid_calls", 1, 10) else None
         return MadeCall(number=self.calls - 1, id=call_id, name=name, args=args, broken=broken)
@@ -146,7 +155,7 @@ class Builder:
         content: str | list[Part] = self.text()
         if self.some("media", 1, 10):
             content = [{"type": "text", "text": "the page"}, dict(self.one_of(RESULT_MEDIA))]
-        elif self.draw(st.integers(0, 7)) == 7:
+        elif self.below(8) == 7:
             content = [{"type": "text", "text": content}]
         status = self.one_of(("success", "success", "success", "error"))
         return ToolMessage(
@@ -178,7 +187,7 @@ class Builder:
         number = self.messages
         match self.style:
             case "anthropic":
-                if self.draw(st.integers(0, 5)) == 5:
+                if self.below(6) == 5:
                     return {"type": "redacted_thinking", "data": _opaque(number)}
                 return {"type": "thinking", "thinking": self.text(), "signature": _opaque(number)}
             case "responses":

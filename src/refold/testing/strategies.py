@@ -56,7 +56,7 @@ def histories(
     without: Collection[Oddity] = (),
     styles: Collection[Style] = STYLES,
     min_turns: int = 1,
-    max_turns: int = 4,
+    max_turns: int = 3,
 ) -> st.SearchStrategy[list[BaseMessage]]:
     """Random agent histories. `without` switches oddities off; `styles` are the spellings to draw from.
 
@@ -71,7 +71,10 @@ def histories(
 def _histories(
     draw: st.DrawFn, *, kinds: frozenset[Oddity], styles: tuple[Style, ...], turns: tuple[int, int]
 ) -> list[BaseMessage]:
-    builder = Builder(draw=draw, kinds=kinds, style=draw(st.sampled_from(styles)))
+    # Half of the oddities at a time, so that many histories show one of them alone.
+    chosen = int.from_bytes(draw(st.binary(min_size=3, max_size=3)), "big")
+    active = frozenset(kind for bit, kind in enumerate(get_args(Oddity)) if kind in kinds and chosen >> bit & 1)
+    builder = Builder(draw=draw, kinds=active, style=draw(st.sampled_from(styles)))
     messages: list[BaseMessage] = []
     if builder.some("system", 1, 4):
         messages.append(SystemMessage(builder.text(), id=builder.message_id()))
