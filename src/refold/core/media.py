@@ -263,15 +263,15 @@ _PDF_LINEAR = re.compile(rb"/Linearized\b[^>]{0,200}?/N\s+(\d{1,6})")
 def pdf_pages(media: Media) -> int:
     """The pages of a PDF, from its page tree where that is not compressed, else by size (one page per 50 kB).
 
-    Between 1 and `MOST_PAGES`, and never more than one page per 100 bytes, whatever the file claims.
+    Between 1 and `MOST_PAGES`; of what a file claims, never more than one page per 100 bytes is believed.
     """
     if media.data is None:
         return TYPICAL_PAGES
     ends = _ends(media.data)
-    claimed = [int(match[1]) for match in (*_PDF_LINEAR.finditer(ends), *_PDF_COUNT.finditer(ends))]
+    claims = [int(match[1]) for match in (*_PDF_LINEAR.finditer(ends), *_PDF_COUNT.finditer(ends))]
+    claimed = min(max(claims, default=0), media.size // 100)
     seen = len(_PDF_PAGE.findall(ends))
-    pages = max([seen, *claimed]) or ceil(media.size / 50_000)
-    return max(1, min(pages, MOST_PAGES, media.size // 100))
+    return max(1, min(MOST_PAGES, max(seen, claimed) or ceil(media.size / 50_000)))
 
 
 def audio_seconds(media: Media) -> float:
@@ -353,7 +353,7 @@ def _text_tokens(media: Media, family: Family) -> int:
     head = media.data[:_HEAD]
     encoded = _BASE64.fullmatch(head[:4_096]) is not None
     text = decoded(head).decode("utf-8", "replace") if encoded else head
-    return ceil(estimate_text(text, family=family) * len(media.data) / len(head))
+    return max(1, ceil(estimate_text(text, family=family) * len(media.data) / len(head)))
 
 
 def _unknown_tokens(media: Media) -> int:
