@@ -6,8 +6,8 @@ from typing import cast
 from refold.checkpoint.drafts import Context, Draft, every_draft
 from refold.checkpoint.effects import Args, Row, SelectEach, SelectIn
 from refold.checkpoint.lean import Frozen
-from refold.checkpoint.records import Record, unpack_record
-from refold.checkpoint.seal import CODEC_MASK, COMPOSITE, PACKED
+from refold.checkpoint.records import TEMPLATE_TAG, Record, unpack_record
+from refold.checkpoint.seal import CODEC_MASK, COMPOSITE, PACKED, TEMPLATE
 from refold.checkpoint.varint import get_uint, put_uint
 from refold.core.program import Program
 from refold.errors import CorruptionError
@@ -37,9 +37,32 @@ def _find_gen(names: Sequence[bytes]) -> Program[dict[bytes, int]]:
     ids = {cast("bytes", name): cast("int", blob) for name, blob, doomed in rows if doomed is None}
     doomed = [(cast("bytes", name), cast("int", blob)) for name, blob, doomed in rows if doomed is not None]
     if doomed:
-        rescued = yield from SelectEach(statement="blob_rescue", rows=[{"blob": blob} for _, blob in doomed])
-        ids |= {name: blob for (name, blob), found in zip(doomed, rescued, strict=True) if found}
+        rescued = yield from _rescue_gen([blob for _, blob in doomed])
+        ids |= {name: blob for name, blob in doomed if blob in rescued}
     return ids
+
+
+def _rescue_gen(blobs: Sequence[int]) -> Program[set[int]]:
+    """Take blobs, and all that they need, off the list of a collection; those for which it was not too late.
+
+    A collection removes what needs others before what is needed, so what is rescued here still has all its parts.
+    """
+    answers = yield from SelectEach(statement="blob_rescue", rows=[{"blob": blob} for blob in blobs])
+    rescued = {blob for blob, found in zip(blobs, answers, strict=True) if found}
+    needed = yield from edges_gen(rescued)
+    inner = sorted({target for targets in needed.values() for target in targets} - rescued)
+    if inner:
+        yield from _rescue_gen(inner)
+    return rescued
+
+
+def edges_gen(blobs: Iterable[int]) -> Program[Mapping[int, Sequence[int]]]:
+    """The bases that blobs are compressed against. What composites refer to is looked up by name with them."""
+    keys = sorted(blobs)
+    if not keys:
+        return {}
+    rows = yield from SelectIn(statement="blob_bases", keys=keys)
+    return {cast("int", blob): [cast("int", base)] for blob, base in rows}
 
 
 def _add_gen(ctx: Context, drafts: Sequence[Draft], ids: Mapping[bytes, int]) -> Program[dict[bytes, int]]:
@@ -49,6 +72,7 @@ def _add_gen(ctx: Context, drafts: Sequence[Draft], ids: Mapping[bytes, int]) ->
             codec, data = draft.seal_composite(ctx.sealer, [ids[part.name] for part in draft.parts])
         else:
             codec, data = draft.seal(ctx.sealer)
+            codec |= TEMPLATE if draft.tag == TEMPLATE_TAG else 0
         base = None if draft.base is None or draft.parts else ids[draft.base.name]
         rows.append({"hash": draft.name, "codec": codec, "base": base, "data": data})
     added = yield from SelectEach(statement="blob_add", rows=rows)
@@ -130,21 +154,21 @@ class Found:
         return opened
 
 
-def pull_gen(found: Found, blobs: Iterable[int]) -> Program[None]:
-    """Fetch blobs with everything that is needed to open them: parts, bases, packs."""
+def pull_gen(found: Found, blobs: Iterable[int], *, parts: bool = True) -> Program[None]:
+    """Fetch blobs with everything that is needed to open them: bases, packs and, unless told otherwise, parts."""
     wanted = set(blobs) - found.rows.keys()
     while wanted:
         rows = yield from SelectIn(statement="blob_get", keys=sorted(wanted))
         packs = {cast("int", base) for _, codec, base, _ in rows if cast("int", codec) & CODEC_MASK == PACKED}
         yield from _pull_packs_gen(found, packs - found.packs.keys())
-        more = _note_rows(found, rows)
+        more = _note_rows(found, rows, parts=parts)
         missing = wanted - found.rows.keys()
         if missing:
             raise CorruptionError(f"blob {min(missing)} is missing; restore the database from a backup")
         wanted = more - found.rows.keys()
 
 
-def _note_rows(found: Found, rows: Sequence[Row]) -> set[int]:
+def _note_rows(found: Found, rows: Sequence[Row], *, parts: bool) -> set[int]:
     """Keep rows; the blobs that they lead to."""
     more: set[int] = set()
     for blob, codec, base, data in cast("Sequence[tuple[int, int, int | None, bytes | None]]", rows):
@@ -152,7 +176,7 @@ def _note_rows(found: Found, rows: Sequence[Row]) -> set[int]:
         if base is not None and codec & CODEC_MASK != PACKED:
             more.add(base)
     for blob, codec, base, _ in cast("Sequence[tuple[int, int, int | None, bytes | None]]", rows):
-        if codec & COMPOSITE and (base is None or codec & CODEC_MASK == PACKED):
+        if parts and codec & COMPOSITE and (base is None or codec & CODEC_MASK == PACKED):
             more.update(found.record(blob).refs)
     return more
 

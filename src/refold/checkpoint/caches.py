@@ -92,7 +92,7 @@ class Caches:
     lists: Lru[int, ListState]
     templates: Lru[int, bytes] = field(default_factory=lambda: Lru(4096))
     tips: Lru[tuple[str, str], Tip] = field(default_factory=lambda: Lru(256))
-    stored: Lru[bytes, bool] = field(default_factory=lambda: Lru(4096))
+    stored: Lru[bytes, bytes] = field(default_factory=lambda: Lru(4096))
 
     def clear(self) -> None:
         for cache in (self.frozen, self.lists, self.templates, self.tips, self.stored):

@@ -48,7 +48,8 @@ Cell: TypeAlias = Inline | InBlob | InLog
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stored:
-    """Something that LangGraph's serializer made: metadata, or fields of a checkpoint that this version does not know."""
+    """Something that LangGraph's serializer made: metadata, or fields of a checkpoint that this version does not
+    know."""
 
     tag: str
     data: bytes
@@ -117,10 +118,32 @@ def unpack_header(template: bytes, row: bytes, checkpoint_id: str) -> Header:
         raise CorruptionError("a checkpoint row does not decode; restore it from a backup") from error
 
 
-def channels_with_values(template: bytes) -> frozenset[str]:
-    """The channels that have a cell in every checkpoint of a template."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Channels:
+    """What a template says about the channels of its checkpoints: which have a version, which have a value, and which
+    are delta channels, by LangGraph's counters in the metadata."""
+
+    versions: frozenset[str]
+    values: frozenset[str]
+    delta: frozenset[str]
+
+
+def channels_of(template: bytes) -> Channels:
+    """The channels of every checkpoint of a template."""
     shape = cast("list[Shape]", outline(template))
-    return frozenset(cast("dict[str, Shape]", shape[3]))
+    metadata = shape[5] if isinstance(shape[5], dict) else {}
+    counters = metadata.get("counters_since_delta_snapshot")
+    return Channels(
+        versions=frozenset(cast("dict[str, Shape]", shape[1])),
+        values=frozenset(cast("dict[str, Shape]", shape[3])),
+        delta=frozenset(counters) if isinstance(counters, dict) else frozenset(),
+    )
+
+
+def channels_written(template: bytes) -> frozenset[str]:
+    """The channels that every row of writes of a template writes."""
+    shape = cast("list[dict[str, Shape]]", outline(template))
+    return frozenset(channel for write in shape for channel in write)
 
 
 def _pack_versions(versions: Versions) -> Shape:
@@ -193,24 +216,21 @@ def blobs_of(cell: Cell) -> Sequence[int]:
 
 
 def pack_writes(writes: Sequence[Write]) -> tuple[bytes, bytes]:
-    """(template, row) of a task's writes, in the order given."""
-    shape: Shape = [[_index(w.idx), w.channel, w.path, pack_cell(w.cell)] for w in writes]
+    """(template, row) of a task's writes, in the order given. Indexes repeat from task to task: they are text there."""
+    shape: Shape = [{w.channel: [str(w.idx), w.path, pack_cell(w.cell)]} for w in writes]
     return split(shape, newest=0)
 
 
 def unpack_writes(template: bytes, row: bytes) -> Sequence[Write]:
-    shape = cast("list[tuple[str, str, str, Shape]]", join(template, row))
+    shape = cast("list[dict[str, tuple[str, str, Shape]]]", join(template, row))
     try:
         return [
-            Write(idx=int(idx), channel=channel, path=path, cell=unpack_cell(cell)) for idx, channel, path, cell in shape
+            Write(idx=int(idx), channel=channel, path=path, cell=unpack_cell(cell))
+            for write in shape
+            for channel, (idx, path, cell) in write.items()
         ]
     except (TypeError, ValueError) as error:
         raise CorruptionError("a row of pending writes does not decode; restore it from a backup") from error
-
-
-def _index(idx: int) -> str:
-    """Indexes repeat from task to task, so they stand in the template, as text."""
-    return str(idx)
 
 
 # --- times ---

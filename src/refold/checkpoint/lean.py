@@ -7,7 +7,8 @@ takes the stock path, so both give equal objects.
 
 `Frozen` is a message taken apart: its class and its fields in containers of their own. Thawed, it gives a new message
 each time, so no two readers share a mutable part. Compared with a live message, it tells whether the message was edited
-since: strings are shared and compare by identity, so the comparison costs about half a microsecond and no serialisation.
+since: strings are shared and compare by identity, so the comparison costs about half a microsecond and no
+serialisation.
 """
 
 import operator
@@ -19,7 +20,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 
 Fields: TypeAlias = dict[str, object]
 Frozen: TypeAlias = tuple[Fields, dict[str, object], type[BaseMessage]]
-"""(fields, extra fields, class): extra is always empty. A tuple, so that comparing is one call into C for a whole list."""
+"""(fields, extra fields, class): extra is always empty. A tuple, so that comparing is one call into C for a whole
+list."""
 
 signature: Final[Callable[[object], Frozen]] = cast(
     "Callable[[object], Frozen]", operator.attrgetter("__dict__", "__pydantic_extra__", "__class__")

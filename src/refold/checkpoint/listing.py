@@ -1,11 +1,12 @@
 """The programs that list checkpoints, newest first, a page at a time.
 
-Each page is one short transaction with a fixed number of statements, so a long listing blocks no writer, holds little in
-memory, and a reader may stop at any time. Several namespaces or threads are merged by checkpoint id.
+Each page is one short transaction with a fixed number of statements, so a long listing blocks no writer, holds little
+in memory, and a reader may stop at any time. Several namespaces or threads are merged by checkpoint id.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import cast
 
 from langchain_core.runnables import RunnableConfig
@@ -86,7 +87,7 @@ def listing_of(
 def next_gen(ctx: Context, listing: Listing) -> Program[Sequence[CheckpointTuple]]:
     """The next tuples of a listing; empty at its end."""
     if listing.streams is None:
-        listing.streams = yield from Transaction(program=lambda: _streams_gen(listing.query), write=False)
+        listing.streams = yield from Transaction(program=partial(_streams_gen, listing.query), write=False)
     while listing.streams and (listing.left is None or listing.left > 0):
         listing.streams.sort(key=lambda stream: stream.head, reverse=True)
         stream = listing.streams[0]
@@ -141,14 +142,12 @@ def _streams_gen(query: Query) -> Program[list[Stream]]:
 def _fill_gen(ctx: Context, listing: Listing, stream: Stream) -> Program[None]:
     query = listing.query
     count = PAGE if listing.left is None or query.filter else min(PAGE, listing.left)
-    program = lambda: _load_page_gen(ctx, query, stream, count)  # noqa: E731 - run again after a conflict
+    program = partial(_load_page_gen, ctx, query, stream, count)
     loaded, stream.after, stream.ended = yield from Transaction(program=program, write=False)
     stream.ready = [tuple_of(ctx, loaded, row) for row in loaded.rows]
 
 
-def _load_page_gen(
-    ctx: Context, query: Query, stream: Stream, count: int
-) -> Program[tuple[Loaded, str | None, bool]]:
+def _load_page_gen(ctx: Context, query: Query, stream: Stream, count: int) -> Program[tuple[Loaded, str | None, bool]]:
     rows = yield from _page_rows_gen(query, stream, count)
     ended = len(rows) < count or query.only is not None
     after = rows[-1].checkpoint_id if rows else None

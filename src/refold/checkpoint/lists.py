@@ -13,8 +13,9 @@ import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+
 from langchain_core.messages import BaseMessage
-from langgraph.checkpoint.serde.types import SendProtocol
+from langgraph.types import Send
 
 from refold.checkpoint.caches import Entry, ListState
 from refold.checkpoint.drafts import Context, Draft, draft_of
@@ -32,8 +33,8 @@ _UNLOGGED = frozenset({type(None), bytes, bytearray})  # their tags are not msgp
 class ListDraft:
     """A list to be stored: `head`, which it has in common with the log `base`, then `tail`.
 
-    `known` are `base`'s elements where they were not compared yet: once the tail's ids are known, more of it may turn out
-    to be common. `objects` and `marks` are of the whole list, to be remembered.
+    `known` are `base`'s elements where they were not compared yet: once the tail's ids are known, more of it may turn
+    out to be common. `objects` and `marks` are of the whole list, to be remembered.
     """
 
     base: InLog | None
@@ -66,7 +67,7 @@ def is_loggable(value: object) -> bool:
     kinds = set(map(type, value))
     if kinds & _UNLOGGED or kinds <= _NUMBERS:
         return False
-    if any(issubclass(kind, SendProtocol) for kind in kinds):
+    if any(issubclass(kind, Send) for kind in kinds):
         return False
     if kinds <= {str, int, float, bool}:
         return len(value) >= _FEW
@@ -119,13 +120,11 @@ def _draft_by_element(
     marks: list[object] = []
     for place, element in enumerate(value):
         mark = mark_of(element)
-        known = None if state is None else _known(element, mark, state, places.get(id(element), place))
-        entries.append(_entry(ctx, element) if known is None else known)
+        before = None if state is None else _known(element, mark, state, places.get(id(element), place))
+        entries.append(_entry(ctx, element) if before is None else before)
         marks.append(mark)
     known: Sequence[Entry] = () if base is None or state is None else state.entries[: base.length]
-    return ListDraft(
-        base=base, head=(), tail=entries, known=known, snapshot=snapshot, objects=list(value), marks=marks
-    )
+    return ListDraft(base=base, head=(), tail=entries, known=known, snapshot=snapshot, objects=list(value), marks=marks)
 
 
 def _known(element: object, mark: object, state: ListState, place: int) -> Entry | None:

@@ -13,7 +13,7 @@ from typing import Final, cast
 
 from refold.checkpoint.caches import Entry
 from refold.checkpoint.drafts import Context
-from refold.checkpoint.effects import Select, SelectEach, one
+from refold.checkpoint.effects import Args, Select, SelectEach, one
 from refold.checkpoint.header import InLog, with_checksum, without_checksum
 from refold.checkpoint.seal import RAW, Sealer
 from refold.checkpoint.varint import get_uint, put_uint, unzigzag, zigzag
@@ -56,7 +56,8 @@ def unpack_segment(sealer: Sealer, log: int, start: int, codec: int, data: bytes
 def extend_log_gen(
     ctx: Context, base: InLog | None, head: Sequence[Entry], tail: Sequence[Entry], *, snapshot: bool
 ) -> Program[InLog]:
-    """Where a list is stored that has `head` in common with `base` and goes on with `tail`. Needs a write transaction."""
+    """Where a list is stored that has `head` in common with `base` and goes on with `tail`. Needs a write
+    transaction."""
     keep = len(head)
     if base is not None and not tail and keep == base.length:
         return InLog(log=base.log, length=keep, snapshot=snapshot)
@@ -78,8 +79,8 @@ def _grow_gen(ctx: Context, log: int, keep: int, tail: Sequence[Entry]) -> Progr
     row = one((yield from Select(statement="log_lock", args={"log": log})))
     if row is None:
         raise CorruptionError(f"log {log} is missing; restore the database from a backup")
-    prefix, closed = cast("int", row[1]), row[3]
-    if closed or keep < prefix:
+    prefix = cast("int", row[1])
+    if keep < prefix:
         return False
     last = one((yield from Select(statement="segment_tail", args={"log": log})))
     start, held = prefix, cast("Sequence[Entry]", [])
@@ -105,7 +106,7 @@ def _parent_gen(base: InLog, keep: int) -> Program[tuple[int | None, int, int]]:
         row = one((yield from Select(statement="log_get", args={"log": log})))
         if row is None:
             break
-        parent, prefix, depth = cast("tuple[int | None, int, int]", row[:3])
+        parent, prefix, depth = cast("tuple[int | None, int, int]", row)
         if keep > prefix or parent is None:
             return (log, keep, depth + 1) if depth + 1 < _DEPTH else (None, 0, 0)
         log = parent
@@ -113,7 +114,7 @@ def _parent_gen(base: InLog, keep: int) -> Program[tuple[int | None, int, int]]:
 
 
 def _write_segments_gen(ctx: Context, log: int, start: int, entries: Sequence[Entry]) -> Program[None]:
-    rows = []
+    rows: list[Args] = []
     for at in range(0, len(entries), SEGMENT):
         codec, data = pack_segment(ctx.sealer, log, start + at, entries[at : at + SEGMENT])
         rows.append({"log": log, "start": start + at, "codec": codec, "data": data})
@@ -139,9 +140,7 @@ def read_logs_gen(ctx: Context, logs: Mapping[int, int]) -> Program[Mapping[int,
     return found
 
 
-def _assemble(
-    ctx: Context, log: int, length: int, rows: Sequence[tuple[int, int, int, int, bytes]]
-) -> Sequence[Entry]:
+def _assemble(ctx: Context, log: int, length: int, rows: Sequence[tuple[int, int, int, int, bytes]]) -> Sequence[Entry]:
     entries: list[Entry] = []
     for source, start, upto, codec, data in rows:
         part = unpack_segment(ctx.sealer, source, start, codec, bytes(data))

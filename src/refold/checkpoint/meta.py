@@ -1,7 +1,9 @@
 """The facts that a database keeps about itself, and what opening it checks.
 
-    format        the format of rows and blobs, an integer as text: this library reads 1 to FORMAT and writes FORMAT
-    hash_key      the key of keyed hashes, encrypted by the saver's cipher; absent where nothing is encrypted
+format        the format of rows and blobs, an integer as text: this library reads 1 to FORMAT and writes FORMAT
+hash_key      the key of keyed hashes, encrypted by the saver's cipher; absent where nothing is encrypted
+freed         checkpoints removed since the last collection, as text
+deleted/...   the newest checkpoint id that a deleted thread had, by a hash of its name
 """
 
 import secrets
@@ -39,15 +41,14 @@ def sealer_gen(cipher: CipherProtocol | None, fresh_key: bytes) -> Program[Seale
     if cipher is None:
         if wrapped is not None:
             raise ConfigurationError(
-                "the database is encrypted: open the saver with serde=EncryptedSerializer(...) and the key it was made with"
+                "the database is encrypted: open the saver with serde=EncryptedSerializer(...) and the key "
+                "that it was made with"
             )
         return Sealer(Compressor(), cipher=None, hash_key=b"")
     if wrapped is None:
         name, secret = cipher.encrypt(fresh_key)
         label = name.encode()
-        yield from Select(
-            statement="meta_put", args={"key": "hash_key", "value": bytes([len(label)]) + label + secret}
-        )
+        yield from Select(statement="meta_put", args={"key": "hash_key", "value": bytes([len(label)]) + label + secret})
         wrapped = (yield from read_meta_gen("hash_key")) or b""
     return Sealer(Compressor(), cipher=cipher, hash_key=_unwrap(cipher, wrapped))
 
@@ -63,5 +64,6 @@ def _unwrap(cipher: CipherProtocol, wrapped: bytes) -> bytes:
         return cipher.decrypt(wrapped[1:end].decode(), wrapped[end:])
     except (ValueError, AssertionError) as error:
         raise ConfigurationError(
-            "the database is encrypted with another key: use the key (LANGGRAPH_AES_KEY, or key=...) that it was made with"
+            "the database is encrypted with another key: use the key (LANGGRAPH_AES_KEY, or key=...) that it was made "
+            "with"
         ) from error

@@ -7,6 +7,7 @@ read again in the transaction; if another process changed it meanwhile, the draf
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeAlias, cast
 
 from langchain_core.messages import BaseMessage
@@ -23,7 +24,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from refold.checkpoint.blobs import store_gen
 from refold.checkpoint.caches import ListState, Tip
 from refold.checkpoint.drafts import Context, Draft, draft_of, every_draft, seal_new, use_as_base
-from refold.checkpoint.effects import Select, Transaction, one
+from refold.checkpoint.effects import Args, Select, Transaction, one
 from refold.checkpoint.header import Cell, Header, InBlob, Inline, InLog, Stored, Write
 from refold.checkpoint.lists import ListDraft, draft_list, is_loggable
 from refold.checkpoint.logs import extend_log_gen, read_logs_gen
@@ -124,7 +125,7 @@ def put_gen(
         yield from _recall_lists_gen(ctx, tip, checkpoint["channel_values"])
         draft = _draft_put(ctx, address, parent.checkpoint_id, tip, checkpoint, full_metadata, new_versions)
         seal_new(ctx, _drafts_in(draft.cells.values()))
-        outcome = yield from Transaction(program=lambda draft=draft: _write_put_gen(ctx, draft), write=True)
+        outcome = yield from Transaction(program=partial(_write_put_gen, ctx, draft), write=True)
         match outcome:
             case Stale():
                 ctx.caches.tips.drop((parent.thread, parent.ns))
@@ -154,7 +155,7 @@ def _tip_gen(ctx: Context, parent: Address) -> Program[Tip | None]:
     tip = ctx.caches.tips.get((parent.thread, parent.ns))
     if tip is not None and tip.checkpoint_id == parent.checkpoint_id:
         return tip
-    return (yield from Transaction(program=lambda: _read_tip_gen(ctx, parent), write=False))
+    return (yield from Transaction(program=partial(_read_tip_gen, ctx, parent), write=False))
 
 
 def _read_tip_gen(ctx: Context, parent: Address) -> Program[Tip | None]:
@@ -181,7 +182,7 @@ def _recall_lists_gen(ctx: Context, tip: Tip | None, values: Mapping[str, object
             if state is None or len(state.entries) < cell.length:
                 logs[cell.log] = cell.length
     if logs:
-        found = yield from Transaction(program=lambda: read_logs_gen(ctx, logs), write=False)
+        found = yield from Transaction(program=partial(read_logs_gen, ctx, logs), write=False)
         for log, entries in found.items():
             ctx.caches.lists.put(log, ListState(entries=entries, objects=(), marks=()))
 
@@ -211,7 +212,8 @@ def _draft_put(
             trails[channel] = trail
     header = Header(
         ts=checkpoint["ts"], versions=versions, seen=checkpoint["versions_seen"], cells={}, trails=trails,
-        metadata=_storable(ctx, metadata), rest=_storable(ctx, {k: v for k, v in checkpoint.items() if k not in _KNOWN_KEYS}),
+        metadata=_storable(ctx, metadata), rest=_storable(ctx, {k: v for k, v in checkpoint.items() if k not in
+        _KNOWN_KEYS}),
     )  # fmt: skip
     run = metadata.get("run_id")
     return PutDraft(
@@ -383,7 +385,7 @@ def _remember(ctx: Context, address: Address, draft: PutDraft, written: Written)
     for log, state in written.lists.items():
         ctx.caches.lists.put(log, state)
     for item in every_draft(_drafts_in(draft.cells.values())):
-        ctx.caches.stored.put(item.name, True)
+        ctx.caches.stored.put(item.name, item.name)
 
 
 # --- put_writes ---
@@ -407,11 +409,11 @@ def put_writes_gen(
     _share_a_message(writes, blobs)
     seal_new(ctx, blobs)
     stored = yield from Transaction(
-        program=lambda: _write_writes_gen(ctx, address, drafts, task_id, task_path), write=True
+        program=partial(_write_writes_gen, ctx, address, drafts, task_id, task_path), write=True
     )
     if stored:
         for item in every_draft(blobs):
-            ctx.caches.stored.put(item.name, True)
+            ctx.caches.stored.put(item.name, item.name)
 
 
 def _share_a_message(writes: Sequence[tuple[str, object]], blobs: Sequence[Draft]) -> None:
@@ -432,7 +434,7 @@ def _write_writes_gen(
     seq = yield from _awaited_gen(address, checkpoint_id)
     if seq is None:
         return False
-    key = {"checkpoint": seq, "task": pack_task(task)}
+    key: Args = {"checkpoint": seq, "task": pack_task(task)}
     row = one((yield from Select(statement="write_get", args=key)))
     kept: dict[int, Write] = {}
     if row is not None:
@@ -470,7 +472,7 @@ def _await_gen(space: Space, checkpoint_id: str) -> Program[int]:
     if row is not None:
         return row.seq
     space = yield from fit_space_gen(space, checkpoint_id)
-    args = {"space": space.id, "id": pack_id(checkpoint_id, wide=space.wide), "state": AWAITED}
+    args: Args = {"space": space.id, "id": pack_id(checkpoint_id, wide=space.wide), "state": AWAITED}
     added = yield from Select(
         statement="checkpoint_add", args={**args, "parent": None, "run": None, "template": None, "data": None}
     )

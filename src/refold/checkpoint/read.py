@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
@@ -17,7 +18,7 @@ from langgraph.checkpoint.base import (
 from refold.checkpoint.blobs import Found
 from refold.checkpoint.drafts import Context
 from refold.checkpoint.effects import Select, SelectIn, Transaction
-from refold.checkpoint.header import Cell, Header, Stored, Write, channels_with_values
+from refold.checkpoint.header import Cell, Header, Stored, Write, channels_of
 from refold.checkpoint.rows import header_of, read_templates_gen, unpack_task, writes_of
 from refold.checkpoint.shape import Shape
 from refold.checkpoint.spaces import (
@@ -61,7 +62,7 @@ class Loaded:
 def get_tuple_gen(ctx: Context, config: RunnableConfig) -> Program[CheckpointTuple | None]:
     """The checkpoint that a config names, or the newest of its namespace."""
     address = address_of(config)
-    loaded = yield from Transaction(program=lambda: _load_one_gen(ctx, address), write=False)
+    loaded = yield from Transaction(program=partial(_load_one_gen, ctx, address), write=False)
     if loaded is None:
         return None
     row = loaded.rows[0]
@@ -107,8 +108,8 @@ def _writes_by_checkpoint(
         task = unpack_task(raw_task)
         items = writes_of(ctx, templates[template], data, ids[checkpoint], task)
         found.setdefault(checkpoint, []).extend(TaskWrite(task=task, write=item) for item in items)
-    for items in found.values():
-        items.sort(key=lambda item: writes_sort_key(item.write.path, item.task, item.write.idx))
+    for unordered in found.values():
+        unordered.sort(key=lambda item: writes_sort_key(item.write.path, item.task, item.write.idx))
     return found
 
 
@@ -156,7 +157,7 @@ def delta_history_gen(
     if not channels:
         return {}
     address = address_of(config)
-    walk = yield from Transaction(program=lambda: _walk_gen(ctx, address, channels), write=False)
+    walk = yield from Transaction(program=partial(_walk_gen, ctx, address, channels), write=False)
     if walk is None:
         return {channel: {"writes": []} for channel in channels}
     found: dict[str, DeltaChannelHistory] = {}
@@ -210,7 +211,7 @@ def find_seeds_gen(
         rows = yield from Select(statement="checkpoint_chain", args={"seq": seq, "count": count})
         chain = cast("list[tuple[int, int]]", rows)
         templates = yield from read_templates_gen(ctx, {template for _, template in chain[done:]})
-        stored = {template: channels_with_values(data) for template, data in templates.items()}
+        stored = {template: channels_of(data).values for template, data in templates.items()}
         for ancestor, template in chain[done:]:
             for channel in sorted(remaining):
                 spans[channel].append(ancestor)

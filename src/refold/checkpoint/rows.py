@@ -63,7 +63,7 @@ def store_writes_gen(
 def _store_template_gen(ctx: Context, template: bytes) -> Program[int]:
     draft: Draft = draft_of(ctx, Plain(tag=TEMPLATE_TAG, data=template))
     ids = yield from store_gen(ctx, [draft])
-    ctx.caches.stored.put(draft.name, True)
+    ctx.caches.stored.put(draft.name, draft.name)
     return ids[draft.name]
 
 
@@ -92,9 +92,7 @@ def header_of(ctx: Context, row: CheckpointRow, templates: Mapping[int, bytes]) 
     return unpack_header(templates[row.template], plain, row.checkpoint_id)
 
 
-def writes_of(
-    ctx: Context, template: bytes, data: bytes, checkpoint_id: str, task: str
-) -> Sequence[Write]:
+def writes_of(ctx: Context, template: bytes, data: bytes, checkpoint_id: str, task: str) -> Sequence[Write]:
     """A row's writes. Raises `CorruptionError` for a damaged row."""
     return unpack_writes(template, open_row(ctx, bytes(data), write_key(checkpoint_id, task)))
 

@@ -1,13 +1,14 @@
 """What all savers have in common: LangGraph's contract, answered by the programs of this room.
 
-`SyncSaver` drives them with `run` and offers the async methods through threads; `AsyncSaver` drives them with `arun` and
-offers the sync methods through its event loop. A method is one line: which program.
+`SyncSaver` drives them with `run` and offers the async methods through threads; `AsyncSaver` drives them with `arun`
+and offers the sync methods through its event loop. A method is one line: which program.
 """
 
 import asyncio
 import random
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, TypeVar, cast
 
 from langchain_core.runnables import RunnableConfig
@@ -18,17 +19,27 @@ from langgraph.checkpoint.base import (
     CheckpointMetadata,
     CheckpointTuple,
     DeltaChannelHistory,
-    SerializerProtocol,
 )
+from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from refold.checkpoint.caches import DEFAULT_CACHE_BYTES, Caches, Lru
+from refold.checkpoint.collect import Collected, collect_gen, collect_if_due_gen
+from refold.checkpoint.compact import Compacted, compact_gen
 from refold.checkpoint.drafts import Context
 from refold.checkpoint.lean import cost
 from refold.checkpoint.listing import listing_of, next_gen
 from refold.checkpoint.put import put_gen, put_writes_gen
 from refold.checkpoint.read import delta_history_gen, get_tuple_gen
+from refold.checkpoint.retention import (
+    copy_thread_gen,
+    delete_for_runs_gen,
+    delete_thread_gen,
+    prune_gen,
+    retention_of,
+)
 from refold.checkpoint.seal import Sealer
 from refold.checkpoint.serde import Serde
+from refold.checkpoint.verify import Stats, Verification, stats_gen, verify_gen
 from refold.core.program import Program
 
 T = TypeVar("T")
@@ -63,9 +74,7 @@ class BaseSaver(BaseCheckpointSaver[Any]):
         known = self._context
         if known is not None and known[0] is self.serde and known[1].sealer is sealer:
             return known[1]
-        context = Context(
-            serde=Serde(self.serde), sealer=sealer, caches=self._shared.caches, exclusive=self.exclusive
-        )
+        context = Context(serde=Serde(self.serde), sealer=sealer, caches=self._shared.caches, exclusive=self.exclusive)
         self._context = (self.serde, context)
         return context
 
@@ -128,6 +137,64 @@ class SyncSaver(BaseSaver):
         """Per channel: the nearest stored value among the ancestors, and the writes since, oldest first."""
         return self._run(lambda ctx: delta_history_gen(ctx, config, list_of(channels)))
 
+    def delete_thread(self, thread_id: str) -> None:
+        """Remove a thread: checkpoints, writes, every namespace. Late writes of a run that is still going are dropped.
+
+        Values that other threads share stay. The rest is freed at once when it is a large part of the database, and by
+        the next `gc` otherwise.
+        """
+        removed = self._run(lambda ctx: delete_thread_gen(ctx, str(thread_id)))
+        self._collect_if_due(removed)
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Remove the checkpoints whose metadata has one of these run ids, with their writes. What a delta channel of a
+        later checkpoint is rebuilt from stays, unlisted."""
+        removed = self._run(lambda ctx: delete_for_runs_gen(ctx, list_of(run_ids)))
+        self._collect_if_due(removed)
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Copy a thread with its whole history. Values are shared. The target must have no checkpoints."""
+        self._run(lambda ctx: copy_thread_gen(ctx, str(source_thread_id), str(target_thread_id)))
+
+    def prune(
+        self,
+        thread_ids: Sequence[str] | None,
+        *,
+        strategy: str = "keep_latest",
+        keep: int = 1,
+        before: datetime | None = None,
+        batch_size: int = 100,
+    ) -> None:
+        """Remove old checkpoints of threads (None: of all, `batch_size` names at a time). What stays reads as before.
+
+        `strategy` is "keep_latest", "keep_last" (the newest `keep` of each namespace), "older_than" (those made before
+        `before`, but never the newest of a namespace) or "delete" (whole threads; with `before`, those idle since).
+        Pending writes and interrupts of what stays are kept, and so is what its delta channels are rebuilt from.
+        """
+        retention = retention_of(strategy, keep, before)
+        threads = None if thread_ids is None else names_of(thread_ids)
+        removed = self._run(lambda ctx: prune_gen(ctx, threads, retention, batch_size))
+        self._collect_if_due(removed)
+
+    def gc(self) -> Collected:
+        """Free every value that no checkpoint leads to any more. Readers and writers go on."""
+        return self._run(lambda ctx: collect_gen(ctx, datetime.now(UTC)))
+
+    def compact(self) -> Compacted:
+        """Pack values that were stored one by one, about a fifth smaller, and shrink the file where the backend can."""
+        return self._run(compact_gen)
+
+    def verify(self) -> Verification:
+        """Derive every hash again and follow every pointer. Finds damage, does not raise for it."""
+        return self._run(verify_gen)
+
+    def stats(self) -> Stats:
+        """Count threads, checkpoints, values and bytes."""
+        return self._run(lambda ctx: stats_gen())
+
+    def _collect_if_due(self, removed: int) -> None:
+        self._run(lambda ctx: collect_if_due_gen(ctx, removed, datetime.now(UTC)))
+
     # --- the same from a coroutine ---
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
@@ -169,6 +236,55 @@ class SyncSaver(BaseSaver):
     ) -> Mapping[str, DeltaChannelHistory]:
         """`get_delta_channel_history` in a thread."""
         return await asyncio.to_thread(lambda: self.get_delta_channel_history(config=config, channels=channels))
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """`delete_thread` in a thread."""
+        await asyncio.to_thread(self.delete_thread, thread_id)
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """`delete_for_runs` in a thread."""
+        await asyncio.to_thread(self.delete_for_runs, run_ids)
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """`copy_thread` in a thread."""
+        await asyncio.to_thread(self.copy_thread, source_thread_id, target_thread_id)
+
+    async def aprune(
+        self,
+        thread_ids: Sequence[str] | None,
+        *,
+        strategy: str = "keep_latest",
+        keep: int = 1,
+        before: datetime | None = None,
+        batch_size: int = 100,
+    ) -> None:
+        """`prune` in a thread."""
+        await asyncio.to_thread(
+            self.prune, thread_ids, strategy=strategy, keep=keep, before=before, batch_size=batch_size
+        )
+
+    async def agc(self) -> Collected:
+        """`gc` in a thread."""
+        return await asyncio.to_thread(self.gc)
+
+    async def acompact(self) -> Compacted:
+        """`compact` in a thread."""
+        return await asyncio.to_thread(self.compact)
+
+    async def averify(self) -> Verification:
+        """`verify` in a thread."""
+        return await asyncio.to_thread(self.verify)
+
+    async def astats(self) -> Stats:
+        """`stats` in a thread."""
+        return await asyncio.to_thread(self.stats)
+
+
+def names_of(thread_ids: Sequence[str]) -> Sequence[str]:
+    """Thread ids as text. Raises `TypeError` for a single string, which would be taken for a list of letters."""
+    if isinstance(thread_ids, str):
+        raise TypeError("thread_ids is a sequence of thread ids, not a str: pass [thread_id]")
+    return [str(thread_id) for thread_id in thread_ids]
 
 
 def list_of(items: Collection[str]) -> list[str]:

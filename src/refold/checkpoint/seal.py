@@ -13,8 +13,9 @@ Codecs (the low four bits of the `codec` column):
     3  in a pack: the data is in row `base` of `pack`
     4  zstd with shipped dictionary 1, strong level (packs)
 
-Bit 16: the plain bytes are pieces and references (see `records`). Bit 32: encrypted, the cipher's name first. The four
-magic bytes that every zstd frame begins with are not stored.
+Bit 16: the plain bytes are pieces and references (see `records`). Bit 32: encrypted, the cipher's
+name first, and the hash is keyed; of a packed blob it says only the latter. Bit 64: a
+template of rows, which compaction leaves alone. The four magic bytes that every zstd frame begins with are not stored.
 """
 
 import hashlib
@@ -34,6 +35,7 @@ RAW, ZSTD_1, ZSTD_BASE, PACKED, ZSTD_PACK = range(5)
 CODEC_MASK: Final = 15
 COMPOSITE: Final = 16
 ENCRYPTED: Final = 32
+TEMPLATE: Final = 64
 
 _MAGIC = b"\x28\xb5\x2f\xfd"
 _LEVEL = 3  # bodies: 15-20 us a message; level 9 saves 4 % and takes four times as long

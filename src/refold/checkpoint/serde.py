@@ -1,10 +1,10 @@
 """From values to plain bytes with cuts, through LangGraph's own serializer.
 
 `dump` serializes with the saver's serde, so what is stored is what LangGraph would store, byte for byte. Then it looks
-for the parts that are worth a blob of their own (every message wherever it stands, sends, large members of a dict): each
-is serialized alone, and where those bytes stand inside the whole, the whole is cut. No hook into the serializer is used,
-and a part that is not found in the whole is simply not cut out. Only the bytes of LangGraph's msgpack format are cut;
-what another serializer makes is kept whole, with its tag.
+for the parts that are worth a blob of their own (every message wherever it stands, sends, large members of a dict):
+each is serialized alone, and where those bytes stand inside the whole, the whole is cut. No hook into the serializer
+is used, and a part that is not found in the whole is simply not cut out. Only the bytes of LangGraph's msgpack format
+are cut; what another serializer makes is kept whole, with its tag.
 """
 
 import dataclasses
@@ -16,12 +16,14 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langgraph.checkpoint.serde.base import CipherProtocol, SerializerProtocol
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-from langgraph.checkpoint.serde.types import SendProtocol, _DeltaSnapshot
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+from langgraph.types import Send
 
 from refold.checkpoint.lean import Frozen, freeze_bytes, thaw
 
 MSGPACK: Final = "msgpack"
 _PART: Final = 128  # bytes: a smaller part costs more as a row than as a repetition
+_MEMBER: Final = 512  # bytes: the same for a member of a dict, which seldom repeats elsewhere
 _DEPTH: Final = 8
 
 
@@ -78,7 +80,8 @@ class Serde:
         at = 0
         for part in parts_of(value):
             plain = self.dump(part)
-            if len(plain.data) < _PART or plain.tag != MSGPACK or len(plain.data) == len(data):
+            least = _PART if isinstance(part, BaseMessage | Send) else _MEMBER
+            if (len(plain.data) < least and not plain.cuts) or plain.tag != MSGPACK or len(plain.data) == len(data):
                 continue
             start = data.find(plain.data, at)
             if start >= 0:
@@ -102,7 +105,7 @@ def _members(value: object, depth: int) -> Iterator[object]:
         yield from _members(value.value, depth)
     elif type(value) is dict:
         for item in cast("Mapping[object, object]", value).values():
-            if (type(item) is str and len(item) >= _PART) or (type(item) in (dict, list) and item):
+            if (type(item) is str and len(item) >= _MEMBER) or (type(item) in (dict, list) and item):
                 yield item
             else:
                 yield from _parts(item, depth + 1)
@@ -111,7 +114,7 @@ def _members(value: object, depth: int) -> Iterator[object]:
             if type(item) in _SCALARS:
                 continue
             yield from _parts(item, depth + 1)
-    elif isinstance(value, SendProtocol):
+    elif isinstance(value, Send):
         yield from _parts(value.arg, depth + 1)
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         for field in dataclasses.fields(value):
@@ -119,7 +122,7 @@ def _members(value: object, depth: int) -> Iterator[object]:
 
 
 def _parts(value: object, depth: int) -> Iterator[object]:
-    if isinstance(value, BaseMessage | SendProtocol):
+    if isinstance(value, BaseMessage | Send):
         yield value
     else:
         yield from _members(value, depth)

@@ -1,10 +1,10 @@
 """A row's content as a template, which repeats from row to row, and the few bytes that do not.
 
-Headers of successive checkpoints, and the writes of successive tasks, have the same channels, nodes and kinds of values;
-what changes is numbers and ids. `split` puts the numbers, UUIDs and byte strings of a plain structure into a row of its
-own and everything else into a template; a template is stored once as a blob, by hash. `join` puts them together again.
-This is what makes a checkpoint row some tens of bytes, without a compressor and without a chain of differences that one
-lost row would cut.
+Headers of successive checkpoints, and the writes of successive tasks, have the same channels, nodes and kinds of
+values; what changes is numbers and ids. `split` puts the numbers, UUIDs and byte strings of a plain structure into a
+row of its own and everything else into a template; a template is stored once as a blob, by hash. `join` puts them
+together again. This is what makes a checkpoint row some tens of bytes, without a compressor and without a chain of
+differences that one lost row would cut.
 
     0 None  1 True  2 False  3 int  4 version  5 text in the template  6 bytes  7 list  8 dict  9 float
     10 text in the row  11 UUID
@@ -22,7 +22,7 @@ from typing import Final, TypeAlias, cast
 from refold.checkpoint.varint import get_int, get_uint, put_int, put_uint
 from refold.errors import CorruptionError
 
-Shape: TypeAlias = "None | bool | int | float | str | bytes | Sequence[Shape] | Mapping[str, Shape]"
+Shape: TypeAlias = "bool | int | float | str | bytes | Sequence[Shape] | Mapping[str, Shape] | None"
 """A plain structure. `Version` and `Changing` are its two annotated leaves."""
 
 _NONE, _TRUE, _FALSE, _INT, _VERSION, _TEXT, _BYTES, _LIST, _DICT, _FLOAT, _CHANGING, _UUID = range(12)

@@ -18,6 +18,7 @@ from refold.core.program import Program
 from refold.errors import ConfigurationError
 
 LISTED, HIDDEN, AWAITED = 0, 1, 2
+DELETED = "deleted/"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,11 +74,6 @@ def unpack_id(data: bytes, *, wide: bool) -> str:
     return bytes(data).decode("utf-8", "surrogatepass") if wide else str(uuid.UUID(bytes=bytes(data)))
 
 
-def thread_hash(thread: str) -> bytes:
-    """What a deletion record keeps of a thread's name."""
-    return hashlib.blake2b(thread.encode("utf-8", "surrogatepass"), digest_size=16, person=b"refold-deleted").digest()
-
-
 def read_row(row: Row, space: Space) -> CheckpointRow:
     seq, checkpoint_id, state, parent, run, template, data, parent_id = row
     return CheckpointRow(
@@ -122,9 +118,7 @@ def fit_space_gen(space: Space, checkpoint_id: str) -> Program[Space]:
 
 def _widen_gen(space: Space) -> Program[None]:
     rows = yield from Select(statement="checkpoint_keys", args={"space": space.id})
-    changes = [
-        {"seq": row[0], "id": pack_id(unpack_id(cast("bytes", row[1]), wide=False), wide=True)} for row in rows
-    ]
+    changes = [{"seq": row[0], "id": pack_id(unpack_id(cast("bytes", row[1]), wide=False), wide=True)} for row in rows]
     yield from SelectEach(statement="checkpoint_reid", rows=changes)
     yield from Select(statement="space_widen", args={"space": space.id})
 
@@ -142,11 +136,23 @@ def find_head_gen(space: Space) -> Program[CheckpointRow | None]:
     return None if row is None else read_row(row, space)
 
 
+def deletion_key(thread: str) -> str:
+    """Where it is remembered that a thread was deleted: by hash, so that its name is gone."""
+    name = hashlib.blake2b(thread.encode("utf-8", "surrogatepass"), digest_size=16, person=b"refold-deleted")
+    return DELETED + name.hexdigest()
+
+
 def is_deleted_gen(thread: str, *checkpoint_ids: str | None) -> Program[bool]:
     """Whether the thread was deleted when it had one of these checkpoints, or later."""
-    row = one((yield from Select(statement="deletion_get", args={"thread": thread_hash(thread)})))
-    return row is not None and any(known is not None and known <= str(row[0]) for known in checkpoint_ids)
+    row = one((yield from Select(statement="meta_get", args={"key": deletion_key(thread)})))
+    if row is None:
+        return False
+    newest = bytes(cast("bytes", row[0])).decode("utf-8", "surrogatepass")
+    return any(known is not None and known <= newest for known in checkpoint_ids)
 
 
 def note_deletion_gen(thread: str, newest: str) -> Program[None]:
-    yield from Select(statement="deletion_put", args={"thread": thread_hash(thread), "newest": newest})
+    """Remember a deletion by the newest checkpoint id that it met. Later ones win."""
+    if not (yield from is_deleted_gen(thread, newest)):
+        value = newest.encode("utf-8", "surrogatepass")
+        yield from Select(statement="meta_set", args={"key": deletion_key(thread), "value": value})

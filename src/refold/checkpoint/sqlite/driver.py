@@ -1,8 +1,8 @@
 """Answers effects on one SQLite connection.
 
 The connection is in WAL mode where the file allows it: one writer, any number of readers, in any number of processes.
-A write transaction begins with `BEGIN IMMEDIATE`, so that it waits for the writer before it, never fails half-way. Within
-a process one lock guards the connection; it is held for the statements of a transaction, not while values are
+A write transaction begins with `BEGIN IMMEDIATE`, so that it waits for the writer before it, never fails half-way.
+Within a process one lock guards the connection; it is held for the statements of a transaction, not while values are
 serialized.
 """
 
@@ -83,9 +83,13 @@ class SqliteDriver:
                 yield
                 self.connection.execute("COMMIT")
             except BaseException:
-                if self.connection.in_transaction:
-                    self.connection.execute("ROLLBACK")
+                self._roll_back()
                 raise
+
+    def _roll_back(self) -> None:
+        """Where SQLite did not roll back itself, as it does when the disk is full."""
+        if self.connection.in_transaction:
+            self.connection.execute("ROLLBACK")
 
     @contextmanager
     def exclusively(self) -> Iterator[sqlite3.Connection]:
@@ -139,4 +143,3 @@ def _typed(error: sqlite3.Error) -> CheckpointError:
             return DatabaseUnavailableError("the connection is closed: open the saver again")
         case _:
             return CheckpointError(f"SQLite refused a statement ({text}); this is a defect of refold or of the schema")
-

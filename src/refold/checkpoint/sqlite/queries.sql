@@ -116,7 +116,7 @@ SELECT id FROM refold_run WHERE name = :name AND space = :space;
 INSERT INTO refold_run (name, space) VALUES (:name, :space) ON CONFLICT (name, space) DO NOTHING;
 
 -- name: run_spaces
-SELECT id, space FROM refold_run WHERE name IN (:keys);
+SELECT r.id, r.space, s.wide FROM refold_run r JOIN refold_space s ON s.id = r.space WHERE r.name IN (:keys);
 
 -- name: run_checkpoints
 SELECT seq FROM refold_checkpoint WHERE space = :space AND run = :run;
@@ -145,8 +145,9 @@ DELETE FROM refold_task_write WHERE checkpoint IN (SELECT seq FROM refold_checkp
 
 -- name: write_scan
 -- All rows of writes, a page of checkpoints at a time.
-SELECT checkpoint, task, template, data FROM refold_task_write
-WHERE checkpoint > :after AND checkpoint <= :upto ORDER BY checkpoint;
+SELECT w.checkpoint, w.task, w.template, w.data, c.id, c.space
+FROM refold_task_write w JOIN refold_checkpoint c ON c.seq = w.checkpoint
+WHERE w.checkpoint > :after AND w.checkpoint <= :upto ORDER BY w.checkpoint;
 
 -- name: write_upto
 -- The last checkpoint of the next page of writes.
@@ -169,32 +170,24 @@ ON CONFLICT (hash) DO NOTHING RETURNING hash, id;
 SELECT id, codec, base, data FROM refold_blob WHERE id IN (:keys);
 
 -- name: blob_hashes
-SELECT id, hash, codec FROM refold_blob WHERE id IN (:keys);
+SELECT id, hash, codec, base FROM refold_blob WHERE id IN (:keys);
 
 -- name: blob_scan
 SELECT id, hash, codec, base FROM refold_blob WHERE id > :after ORDER BY id LIMIT :count;
 
 -- name: blob_scan_bodies
--- Blobs that are in no pack and have no base, in the order of their ids: what compaction packs.
+-- Leaves that are in no pack, have no base and are no templates, in the order of their ids: what compaction packs.
 SELECT id, codec, base, data FROM refold_blob
-WHERE id > :after AND (codec & 15) IN (0, 1) AND (codec & 16) = 0 ORDER BY id LIMIT :count;
-
--- name: blob_scan_edges
--- Blobs that lead to others: composites, and those with a base or a pack.
-SELECT id, codec, base, data FROM refold_blob
-WHERE id > :after AND ((codec & 16) = 16 OR base IS NOT NULL) ORDER BY id LIMIT :count;
+WHERE id > :after AND (codec & 15) < 2 AND (codec & 80) = 0 ORDER BY id LIMIT :count;
 
 -- name: blob_repack
 UPDATE refold_blob SET codec = :codec, base = :base, data = NULL WHERE id = :id;
-
--- name: blob_unpack
-UPDATE refold_blob SET codec = :codec, base = NULL, data = :data WHERE id = :id;
 
 -- name: blob_delete
 DELETE FROM refold_blob WHERE id = :blob;
 
 -- name: blob_packed_in
-SELECT id FROM refold_blob WHERE (codec & 15) = 3 AND base = :pack;
+SELECT id, codec FROM refold_blob WHERE (codec & 15) = 3 AND base = :pack;
 
 -- name: pack_get
 SELECT id, codec, data FROM refold_pack WHERE id IN (:keys);
@@ -205,21 +198,15 @@ INSERT INTO refold_pack (codec, data) VALUES (:codec, :data) RETURNING id;
 -- name: pack_delete
 DELETE FROM refold_pack WHERE id = :pack;
 
--- name: pack_scan
-SELECT id FROM refold_pack WHERE id > :after ORDER BY id LIMIT :count;
-
 -- name: log_get
-SELECT parent, prefix, depth, closed FROM refold_log WHERE id = :log;
+SELECT parent, prefix, depth FROM refold_log WHERE id = :log;
 
 -- name: log_lock
 -- Hold a log while it grows (SQLite has one writer anyway).
-SELECT parent, prefix, depth, closed FROM refold_log WHERE id = :log;
+SELECT parent, prefix, depth FROM refold_log WHERE id = :log;
 
 -- name: log_add
 INSERT INTO refold_log (parent, prefix, depth) VALUES (:parent, :prefix, :depth) RETURNING id;
-
--- name: log_close
-UPDATE refold_log SET closed = 1 WHERE id = :log;
 
 -- name: log_delete
 DELETE FROM refold_log WHERE id = :log;
@@ -240,16 +227,9 @@ WHERE s.start < chain.upto ORDER BY s.start;
 -- name: segment_tail
 SELECT start, codec, data FROM refold_segment WHERE log = :log ORDER BY start DESC LIMIT 1;
 
--- name: segments_from
--- A log's own segments that may hold an element at or after a position.
-SELECT start, codec, data FROM refold_segment WHERE log = :log AND start >= :start ORDER BY start;
-
 -- name: segment_put
 INSERT INTO refold_segment (log, start, codec, data) VALUES (:log, :start, :codec, :data)
 ON CONFLICT (log, start) DO UPDATE SET codec = excluded.codec, data = excluded.data;
-
--- name: segment_delete
-DELETE FROM refold_segment WHERE log = :log AND start = :start;
 
 -- name: segments_delete
 DELETE FROM refold_segment WHERE log = :log;
@@ -257,16 +237,15 @@ DELETE FROM refold_segment WHERE log = :log;
 -- name: doom
 INSERT INTO refold_doomed (blob) VALUES (:blob) ON CONFLICT (blob) DO NOTHING;
 
--- name: doomed_scan
-SELECT blob FROM refold_doomed WHERE blob > :after ORDER BY blob LIMIT :count;
+-- name: meta_set
+INSERT INTO refold_meta (key, value) VALUES (:key, :value) ON CONFLICT (key) DO UPDATE SET value = excluded.value;
 
--- name: deletion_get
-SELECT newest FROM refold_deletion WHERE thread = :thread;
+-- name: meta_from
+-- Facts whose key begins with a prefix, as a range.
+SELECT key, value FROM refold_meta WHERE key >= :start AND key < :stop ORDER BY key LIMIT :count;
 
--- name: deletion_put
-INSERT INTO refold_deletion (thread, newest) VALUES (:thread, :newest)
-ON CONFLICT (thread) DO UPDATE SET newest = CASE WHEN excluded.newest > refold_deletion.newest
-    THEN excluded.newest ELSE refold_deletion.newest END;
+-- name: meta_delete
+DELETE FROM refold_meta WHERE key = :key;
 
 -- name: counts
 -- Rows of each table.
@@ -283,3 +262,17 @@ SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size();
 -- name: space_heads
 -- The newest listed checkpoint id of each space.
 SELECT space, max(id) FROM refold_checkpoint WHERE state = 0 AND space IN (:keys) GROUP BY space;
+
+-- name: blob_bases
+-- The bases of some blobs that have one.
+SELECT id, base FROM refold_blob WHERE base IS NOT NULL AND (codec & 15) <> 3 AND id IN (:keys);
+
+-- name: checkpoint_parent
+UPDATE refold_checkpoint SET parent = :parent WHERE seq = :seq;
+
+-- name: write_templates
+-- Which channels were written at some checkpoints: a template says.
+SELECT checkpoint, template FROM refold_task_write WHERE checkpoint IN (:keys);
+
+-- name: checkpoint_count
+SELECT count(*) FROM refold_checkpoint;

@@ -1,12 +1,14 @@
 """The saver on SQLite."""
 
+import os
 import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import TypeVar
 
-from langgraph.checkpoint.base import SerializerProtocol
+from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from refold.checkpoint.caches import DEFAULT_CACHE_BYTES
 from refold.checkpoint.drafts import Context
@@ -17,6 +19,7 @@ from refold.checkpoint.serde import Serde
 from refold.checkpoint.sql import migrations, read_sql, script
 from refold.checkpoint.sqlite.driver import SqliteDriver
 from refold.core.program import run
+from refold.errors import DatabaseUnavailableError
 
 T = TypeVar("T")
 
@@ -26,9 +29,9 @@ _WAL_ATTEMPTS = 50
 class SqliteSaver(SyncSaver):
     """LangGraph checkpoints in a SQLite file, each value once.
 
-    Takes the place of LangGraph's `SqliteSaver` and, with its async methods, of `AsyncSqliteSaver`. Any number of threads
-    and processes may use one file. With `exclusive=True` a second writer that extends the same head is refused with
-    `HeadMovedError`; otherwise it makes a fork, as in LangGraph.
+    Takes the place of LangGraph's `SqliteSaver` and, with its async methods, of `AsyncSqliteSaver`. Any number of
+    threads and processes may use one file. With `exclusive=True` a second writer that extends the same head is refused
+    with `HeadMovedError`; otherwise it makes a fork, as in LangGraph.
 
         with SqliteSaver.from_conn_string("checkpoints.db") as saver:
             graph = builder.compile(checkpointer=saver)
@@ -69,6 +72,23 @@ class SqliteSaver(SyncSaver):
         Raises `SchemaVersionError` for a database of a newer refold, `ConfigurationError` for a wrong key.
         """
         self._sealer()
+
+    def backup(self, target: str | Path) -> None:
+        """Write a consistent copy of the database, compacted to the page, while others go on reading and writing.
+
+        Raises `DatabaseUnavailableError` when the target exists or cannot be written; nothing is left there then.
+        """
+        self._sealer()
+        place = Path(target)
+        if place.exists():
+            raise DatabaseUnavailableError(f"{place} exists: choose a new file for the backup")
+        partial = place.with_name(f"{place.name}.partial-{os.getpid()}")
+        try:
+            with self._driver.exclusively() as connection:
+                connection.execute("VACUUM INTO ?", (str(partial),))
+            os.replace(partial, place)
+        finally:
+            partial.unlink(missing_ok=True)
 
     def _run(self, procedure: "Procedure[T]") -> T:
         return run(procedure(self._ctx()), self._driver.handle)

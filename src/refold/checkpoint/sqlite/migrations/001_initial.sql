@@ -1,6 +1,6 @@
 -- Format 1: the first schema.
 
--- Facts about the database: format, the hash key (encrypted), when which version wrote it.
+-- Facts about the database (format, the encrypted hash key), and what is remembered of deleted threads.
 CREATE TABLE refold_meta (
     key TEXT PRIMARY KEY,
     value BLOB NOT NULL
@@ -61,13 +61,12 @@ CREATE TABLE refold_pack (
     data BLOB NOT NULL
 );
 
--- Lists: a log is a run of elements; a child shares the first `prefix` elements of its parent. A closed one does not grow.
+-- Lists: a log is a run of elements; a child shares the first `prefix` elements of its parent.
 CREATE TABLE refold_log (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     parent INTEGER,
     prefix INTEGER NOT NULL,
-    depth INTEGER NOT NULL,
-    closed INTEGER NOT NULL DEFAULT 0
+    depth INTEGER NOT NULL
 );
 CREATE TABLE refold_segment (
     log INTEGER NOT NULL,
@@ -81,9 +80,3 @@ CREATE TABLE refold_segment (
 CREATE TABLE refold_doomed (
     blob INTEGER PRIMARY KEY
 );
-
--- Deleted threads (by hash) and the newest checkpoint id that each had: later writes to older ids are dropped.
-CREATE TABLE refold_deletion (
-    thread BLOB PRIMARY KEY,
-    newest TEXT NOT NULL
-) WITHOUT ROWID;

@@ -1,0 +1,206 @@
+"""Checking a database: every hash derived again, every row decoded, every pointer followed. And counting it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, cast
+
+from refold.checkpoint.blobs import Found, pull_gen
+from refold.checkpoint.drafts import Context
+from refold.checkpoint.effects import Select, Transaction, one
+from refold.checkpoint.header import Cell, InLog, Write, blobs_of
+from refold.checkpoint.logs import unpack_segment
+from refold.checkpoint.rows import header_of, read_templates_gen, unpack_task, writes_of
+from refold.checkpoint.seal import ENCRYPTED
+from refold.checkpoint.spaces import AWAITED, CheckpointRow, Space, unpack_id
+from refold.core.program import Program
+from refold.errors import CheckpointError
+
+_PAGE: Final = 256
+_REPORTED: Final = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stats:
+    """What a database holds. `hidden` checkpoints serve delta channels of listed ones. Sizes in bytes."""
+
+    threads: int
+    namespaces: int
+    checkpoints: int
+    hidden: int
+    writes: int
+    blobs: int
+    packs: int
+    logs: int
+    blob_bytes: int
+    pack_bytes: int
+    database_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verification:
+    """What was checked, and what is wrong, in words. At most 1,000 problems are listed."""
+
+    blobs: int
+    checkpoints: int
+    writes: int
+    logs: int
+    problems: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+
+@dataclass(kw_only=True)
+class _Findings:
+    blobs: set[int] = field(default_factory=set)
+    lengths: dict[int, int] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    checkpoints: int = 0
+    writes: int = 0
+
+    def say(self, problem: str) -> None:
+        if len(self.problems) < _REPORTED:
+            self.problems.append(problem)
+
+
+def stats_gen() -> Program[Stats]:
+    """Count what is there."""
+    return (yield from Transaction(program=_stats_gen, write=False))
+
+
+def _stats_gen() -> Program[Stats]:
+    counts = one((yield from Select(statement="counts")))
+    size = one((yield from Select(statement="size")))
+    assert counts is not None, "aggregates give a row"
+    assert size is not None, "aggregates give a row"
+    numbers = [int(cast("int", value)) for value in (*counts, *size)]
+    names = Stats.__dataclass_fields__
+    return Stats(**dict(zip(names, numbers, strict=True)))
+
+
+def verify_gen(ctx: Context) -> Program[Verification]:
+    """Check everything, in one snapshot. Reads the whole database; writers go on beside it."""
+    return (yield from Transaction(program=partial(_verify_gen, ctx), write=False))
+
+
+def _verify_gen(ctx: Context) -> Program[Verification]:
+    found = _Findings()
+    yield from _verify_blobs_gen(ctx, found)
+    seqs = yield from _verify_checkpoints_gen(ctx, found)
+    yield from _verify_writes_gen(ctx, found, seqs)
+    logs = yield from _verify_logs_gen(ctx, found)
+    return Verification(
+        blobs=len(found.blobs), checkpoints=found.checkpoints, writes=found.writes, logs=logs,
+        problems=tuple(found.problems),
+    )  # fmt: skip
+
+
+def _verify_blobs_gen(ctx: Context, findings: _Findings) -> Program[None]:
+    """Every blob's name from its content."""
+    after = 0
+    while rows := (yield from Select(statement="blob_scan", args={"after": after, "count": _PAGE})):
+        for blob, name, codec, _ in cast("list[tuple[int, bytes, int, int | None]]", rows):
+            findings.blobs.add(blob)
+            try:
+                opened = Found(ctx)
+                yield from pull_gen(opened, [blob])
+                tag, data = opened.full(blob)
+            except CheckpointError as error:
+                findings.say(f"blob {blob}: {error}")
+                continue
+            if ctx.sealer.name(tag, data, keyed=bool(codec & ENCRYPTED)) != bytes(name):
+                findings.say(f"blob {blob}: the content does not match its hash")
+        after = cast("int", rows[-1][0])
+
+
+def _verify_checkpoints_gen(ctx: Context, findings: _Findings) -> Program[Mapping[int, str]]:
+    """Every checkpoint row; ids by seq."""
+    spaces = yield from Select(statement="spaces_all")
+    ids: dict[int, str] = {}
+    parents: dict[int, int] = {}
+    for number, _, _, wide in cast("list[tuple[int, str, str, int]]", spaces):
+        space = Space(id=number, wide=bool(wide))
+        rows = yield from Select(statement="checkpoint_scan_space", args={"space": number})
+        for seq, raw, state, parent, _, template, data in cast(
+            "list[tuple[int, bytes, int, int | None, int | None, int | None, bytes | None]]", rows
+        ):
+            ids[seq] = unpack_id(raw, wide=space.wide)
+            if parent is not None:
+                parents[seq] = parent
+            if state != AWAITED:
+                row = CheckpointRow(
+                    seq=seq, checkpoint_id=ids[seq], state=state, parent=parent, run=None, template=template,
+                    data=None if data is None else bytes(data), parent_id=None,
+                )  # fmt: skip
+                yield from _verify_checkpoint_gen(ctx, findings, row)
+    for seq, parent in parents.items():
+        if parent not in ids:
+            findings.say(f"checkpoint {ids[seq]}: its parent's row is missing")
+    return ids
+
+
+def _verify_checkpoint_gen(ctx: Context, findings: _Findings, row: CheckpointRow) -> Program[None]:
+    findings.checkpoints += 1
+    try:
+        templates = yield from read_templates_gen(ctx, [] if row.template is None else [row.template])
+        header = header_of(ctx, row, templates)
+    except CheckpointError as error:
+        findings.say(f"checkpoint {row.checkpoint_id}: {error}")
+        return
+    for channel, cell in {**header.trails, **header.cells}.items():
+        _check_cell(findings, cell, f"checkpoint {row.checkpoint_id}, channel {channel}")
+
+
+def _check_cell(findings: _Findings, cell: Cell, place: str) -> None:
+    for blob in blobs_of(cell):
+        if blob not in findings.blobs:
+            findings.say(f"{place}: blob {blob} is missing")
+    if isinstance(cell, InLog):
+        findings.lengths[cell.log] = max(cell.length, findings.lengths.get(cell.log, 0))
+
+
+def _verify_writes_gen(ctx: Context, findings: _Findings, ids: Mapping[int, str]) -> Program[None]:
+    after = 0
+    while True:
+        bound = one((yield from Select(statement="write_upto", args={"after": after, "count": _PAGE})))
+        if bound is None or bound[0] is None:
+            return
+        upto = cast("int", bound[0])
+        rows = yield from Select(statement="write_scan", args={"after": after, "upto": upto})
+        after = upto
+        for checkpoint, raw_task, template, data, *_ in cast("list[tuple[int, bytes, int, bytes, bytes, int]]", rows):
+            findings.writes += 1
+            task = unpack_task(raw_task)
+            place = f"writes of task {task} at checkpoint {ids.get(checkpoint)}"
+            items: list[Write] = []
+            try:
+                templates = yield from read_templates_gen(ctx, [template])
+                items = list(writes_of(ctx, templates[template], data, ids.get(checkpoint, ""), task))
+            except CheckpointError as error:
+                findings.say(f"{place}: {error}")
+            for item in items:
+                _check_cell(findings, item.cell, f"{place}, channel {item.channel}")
+
+
+def _verify_logs_gen(ctx: Context, findings: _Findings) -> Program[int]:
+    """Every reachable log: its segments, their order, and the blobs that they name."""
+    for log, length in findings.lengths.items():
+        rows = yield from Select(statement="log_segments", args={"log": log, "length": length})
+        count = 0
+        try:
+            for source, start, upto, codec, data in cast("list[tuple[int, int, int, int, bytes]]", rows):
+                if start != count:
+                    break
+                entries = unpack_segment(ctx.sealer, source, start, codec, bytes(data))[: upto - start]
+                count += len(entries)
+                for entry in entries:
+                    if isinstance(entry, int) and entry not in findings.blobs:
+                        findings.say(f"log {log}: blob {entry} is missing")
+        except CheckpointError as error:
+            findings.say(f"log {log}: {error}")
+            continue
+        if count != length:
+            findings.say(f"log {log}: {length} elements are named, {count} are there")
+    return len(findings.lengths)
