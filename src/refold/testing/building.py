@@ -74,7 +74,7 @@ class Builder:
     def text(self) -> str:
         """A text in some script, long now and then."""
         text = self.one_of(TEXTS if "scripts" in self.kinds else ASCII_TEXTS)
-        return "\n".join([text] * self.one_of((40, 400))) if self.some("long", 1, 8) else text
+        return "\n".join([text] * self.one_of((20, 100))) if self.some("long", 1, 8) else text
 
     def message_id(self) -> str | None:
         """A new message id, or none."""
