@@ -11,7 +11,7 @@ from pathlib import Path
 from refold.errors import ConfigurationError, SessionFormatError
 from refold.replay.fields import Skips
 from refold.replay.importers import chat, claude_code, codex, gemini_cli, langchain_dump, own, swe_agent
-from refold.replay.importers.source import KNOWN, Source, open_source
+from refold.replay.importers.source import KNOWN, Source, open_source, session_name
 from refold.replay.transcript import Transcript, join_transcripts, united
 
 
@@ -67,7 +67,7 @@ def read_transcript(path: str | Path, *, index: int = 0, join: bool = False) -> 
     Raises `SessionFormatError` as `read_transcripts` does, and `ConfigurationError` for an index that the file lacks.
     """
     if join:
-        return join_transcripts(read_transcripts(path), name=open_source(Path(path)).name)
+        return join_transcripts(read_transcripts(path), name=session_name(Path(path)))
     count = 0
     for count, transcript in enumerate(read_transcripts(path), 1):
         if count == index + 1:

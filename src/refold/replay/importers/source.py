@@ -47,8 +47,7 @@ class Source:
 
     @property
     def name(self) -> str:
-        """The file's name without its endings."""
-        return self.path.name.removesuffix(".gz").rsplit(".", 1)[0] or self.path.name
+        return session_name(self.path)
 
     def records(self, skips: Skips) -> Iterator[Record]:
         """Every value, in order; what could not be read is counted in `skips`."""
@@ -62,6 +61,11 @@ class Source:
     def sample(self) -> list[object]:
         """The first values, for detection."""
         return [record.value for record in islice(self.records(Skips()), SAMPLE_LINES)]
+
+
+def session_name(path: Path) -> str:
+    """The name of a session: the file's name without its endings."""
+    return path.name.removesuffix(".gz").rsplit(".", 1)[0] or path.name
 
 
 def open_source(path: Path) -> Source:
