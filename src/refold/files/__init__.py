@@ -23,12 +23,14 @@ from refold.files.memory import MemoryFiles
 from refold.files.objects import ObjectFiles
 from refold.files.open import open_files
 from refold.files.protocol import AsyncFiles, FileInfo, Files, Folder, Hit, Query, SearchResult
+from refold.files.retention import Collected, Retention, acollect, collect, referenced_paths
 from refold.files.state import FilesState, StateFiles, files_session, reduce_files
 from refold.files.store import StoreFiles
 
 __all__ = [
     "AsyncFiles",
     "BaseFiles",
+    "Collected",
     "CompositeFiles",
     "DeepAgentsFiles",
     "DeleteFile",
@@ -48,6 +50,7 @@ __all__ = [
     "Query",
     "ReadFile",
     "ReadRange",
+    "Retention",
     "SearchFiles",
     "SearchResult",
     "StatFile",
@@ -57,13 +60,16 @@ __all__ = [
     "WriteFile",
     "WriteMode",
     "aanswer",
+    "acollect",
     "answer",
     "clean_folder",
     "clean_path",
+    "collect",
     "files_session",
     "in_thread",
     "is_under",
     "open_files",
     "reduce_files",
+    "referenced_paths",
     "safe_name",
 ]

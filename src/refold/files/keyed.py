@@ -44,6 +44,10 @@ class KeyedFiles(BaseFiles, ABC):
         """Store where nothing was found a moment ago. Overridden where the storage itself can keep the first."""
         self.save(path, data)
 
+    def renew(self, path: str, data: bytes) -> None:
+        """Give a file that holds just this a new time. Overridden where it need not be stored again."""
+        self.save(path, data)
+
     def extend(self, path: str, data: bytes) -> None:
         """Append. Overridden where it need not rewrite the content."""
         self.save(path, (self.load(path) or b"") + data)
@@ -76,6 +80,8 @@ class KeyedFiles(BaseFiles, ABC):
                         self.make(path, data)
                     elif there != data:
                         raise occupied(path)
+                    else:
+                        self.renew(path, data)
 
     def swap(self, path: str, old: bytes, new: bytes) -> None:
         """See `Files.swap`."""

@@ -211,6 +211,7 @@ def _create(path: str, folder: int, name: str, data: bytes) -> None:
     if _exists(folder, name):
         if not _holds(path, folder, name, data):
             raise occupied(path)
+        os.utime(name, dir_fd=folder, follow_symlinks=False)
         os.fsync(folder)  # whoever made it may not have come to this yet
         return
     with _temporary(folder, data, 0o600) as temporary:

@@ -27,10 +27,8 @@ class MemoryFiles(BaseFiles):
         path = clean_path(path)
         with self._lock:
             there = self._files.get(path)
-            if mode == "create" and there is not None:
-                if there[0] != data:
-                    raise occupied(path)
-                return
+            if mode == "create" and there is not None and there[0] != data:
+                raise occupied(path)
             before = there[0] if mode == "append" and there is not None else b""
             self._files[path] = (before + data, self._clock())
 

@@ -198,7 +198,8 @@ class ObjectFiles(ProgramFiles):
                 continue  # deleted since
             if there.data != data:
                 raise occupied(path)
-            return
+            if (yield from PutObject(key=key, data=data, mode=there.version)):  # for its time
+                return
         raise _contended(path)
 
     def _append_gen(self, path: str, key: str, data: bytes) -> Program[None]:

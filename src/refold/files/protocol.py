@@ -99,9 +99,9 @@ class Files(Protocol):
     def write(self, path: str, data: bytes, *, mode: WriteMode) -> None:
         """Store bytes; missing folders are made.
 
-        `create`: all or nothing, and never over something else. When the same bytes are there already it succeeds and
-        changes nothing, so that it can be repeated; other bytes raise `FileConflictError`. Of several at once with
-        different bytes, exactly one succeeds.
+        `create`: all or nothing, and never over something else. When the same bytes are there already it succeeds, so
+        that it can be repeated, and only the time of the file is renewed; other bytes raise `FileConflictError`. Of
+        several at once with different bytes, exactly one succeeds.
 
         `replace`: all or nothing, whatever was there; readers see the old bytes or the new ones. Repeatable.
 

@@ -18,7 +18,7 @@ given, and its `update()` goes into what that hook or tool returns:
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Annotated, Final, Literal, NotRequired, cast
 
@@ -132,6 +132,9 @@ class StateFiles(KeyedFiles):
         """A delta with the content, which the reducer drops when another call of the step made the file first."""
         self._change("create", path, data)
 
+    def renew(self, path: str, data: bytes) -> None:
+        """Nothing: a thread's state keeps its files as long as itself."""
+
     def extend(self, path: str, data: bytes) -> None:
         """A delta with the appended bytes alone."""
         self._change("append", path, data)
@@ -167,24 +170,22 @@ class StateFiles(KeyedFiles):
         )
 
 
-class FilesSessions:
-    """The sessions of every state storage among some files."""
-
-    def __init__(self, sessions: Sequence[FilesSession]) -> None:
-        self._sessions = sessions
-
-    def update(self) -> dict[str, object]:
-        """The updates of all, in one."""
-        updates = [cast("list[object]", session.update().get(CHANNEL, [])) for session in self._sessions]
-        deltas = [delta for update in updates for delta in update]
-        return {CHANNEL: deltas} if deltas else {}
-
-
 @contextmanager
-def files_session(files: Files, state: Mapping[str, object]) -> Iterator[FilesSessions]:
-    """A session over a state for any files: the state storages among them are opened, others need none."""
-    with ExitStack() as stack:
-        yield FilesSessions([stack.enter_context(found.session(state)) for found in _state_files(files)])
+def files_session(files: Files, state: Mapping[str, object]) -> Iterator[FilesSession]:
+    """A session over a state for any files: the state storage among them is opened, others need none.
+
+    Raises `ConfigurationError` when there are two, since both would be the same files under two prefixes.
+    """
+    found = list(_state_files(files))
+    if len(set(map(id, found))) > 1:
+        raise ConfigurationError(
+            "two StateFiles are mounted, and there is one channel: mount one, and use folders in it"
+        )
+    if not found:
+        yield FilesSession({})
+        return
+    with found[0].session(state) as session:
+        yield session
 
 
 def _state_files(files: Files) -> Iterator[StateFiles]:

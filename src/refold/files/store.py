@@ -75,6 +75,12 @@ class StoreFiles(KeyedFiles):
         self._put_entry(path, self._put_pieces(data), len(data))
         self._drop_pieces(() if before is None else before.pieces)
 
+    def renew(self, path: str, data: bytes) -> None:
+        """The tree item again, with the same pieces."""
+        entry = self._entry(path)
+        if entry is not None:
+            self._put_entry(path, entry.pieces, entry.size)
+
     def extend(self, path: str, data: bytes) -> None:
         """Only the last piece is written again, when the new bytes fit in it."""
         before = self._entry(path)
