@@ -313,6 +313,23 @@ class TestContentHash:
         message.content = "other"
         assert len({before, grown, called, content_hash(message)}) == 4
 
+    def test_what_is_read_follows_the_message(self) -> None:
+        """Blocks, calls and hash are remembered per object, and read anew when a field or an element changes."""
+        message = AIMessage([{"type": "text", "text": "a"}])
+        first = blocks_of(message), content_hash(message)
+        assert blocks_of(message)[0] is first[0][0]
+        message.content[0] = {"type": "text", "text": "b"}  # type: ignore[index]
+        assert [block.text for block in blocks_of(message)] == ["b"]
+        assert content_hash(message) != first[1]
+        message.tool_calls = [lifted("one")]  # type: ignore[list-item]
+        assert [c.id for c in calls_of(message)] == ["one"]
+        message.tool_calls[0] = lifted("two")  # type: ignore[call-overload]
+        assert [c.id for c in calls_of(message)] == ["two"]
+        answer = ToolMessage("r", tool_call_id="c")
+        before = content_hash(answer)
+        answer.status = "error"
+        assert content_hash(answer) != before
+
     def test_the_cache_forgets_dead_messages(self) -> None:
         """A hash lives as long as its message: no growth in a long process."""
         size = len(module._hashes)

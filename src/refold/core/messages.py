@@ -11,13 +11,12 @@ import re
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import is_
 from typing import Final, Literal, TypeAlias, cast
-from weakref import finalize
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from refold.core.canonical import canonical_bytes, digest
+from refold.core.per_message import PerMessage
 
 BlockKind: TypeAlias = Literal[
     "text", "reasoning", "media", "call", "answer", "server_call", "server_result", "compaction", "opaque"
@@ -129,11 +128,14 @@ class Call:
 
 
 def blocks_of(message: BaseMessage) -> tuple[Block, ...]:
-    """The content of a message as blocks, in order, whatever the spelling."""
+    """The content of a message as blocks, in order, whatever the spelling. Read once per message object."""
     content = message.content
     if isinstance(content, str):
         return (Block(kind="text", index=0, type="text", text=content, raw=content),) if content else ()
-    return tuple(_block(index, part) for index, part in enumerate(content))
+    return _blocks(message)
+
+
+_blocks = PerMessage(lambda message: tuple(_block(index, part) for index, part in enumerate(message.content)))
 
 
 def text_of(message: BaseMessage) -> str:
@@ -149,8 +151,16 @@ def calls_of(message: BaseMessage) -> tuple[Call, ...]:
     `tool_calls` come first, then `invalid_tool_calls`, then calls that stand only in the content (Anthropic
     `tool_use`, Responses `function_call`, Gemini `functionCall`, standard `tool_call`), which LangChain does not always
     lift. The n-th block with an id is the n-th lifted call with that id; more of them are calls of their own, so that
-    duplicates show.
+    duplicates show. Read once per message object.
     """
+    if not isinstance(message, AIMessage) or (
+        isinstance(message.content, str) and not message.tool_calls and not message.invalid_tool_calls
+    ):
+        return ()
+    return _calls(message)
+
+
+def _read_calls(message: BaseMessage) -> tuple[Call, ...]:
     if not isinstance(message, AIMessage):
         return ()
     calls = [Call(id=c.get("id") or None, name=c["name"], args=c["args"], valid=True) for c in message.tool_calls]
@@ -174,6 +184,9 @@ def calls_of(message: BaseMessage) -> tuple[Call, ...]:
         else:
             calls.append(_call_in_content(block))
     return tuple(calls)
+
+
+_calls = PerMessage(_read_calls)
 
 
 def unwrapped(block: Block) -> Mapping[str, object]:
@@ -227,39 +240,12 @@ def content_hash(message: BaseMessage) -> str:
     """The hash of what a model sees of a message: 32 hex characters (BLAKE2b-128).
 
     Stable under key order; message ids, artifacts, usage and response metadata do not count. Computed once per message
-    object; a field that is set anew or a content list that grew is noticed, an edit inside a block is not: messages are
-    values, change them by copying.
+    object.
     """
-    parts, sizes = _mark(message)
-    cached = _hashes.get(id(message))
-    if cached is not None and cached.sizes == sizes and all(map(is_, cached.parts, parts)):
-        return cached.value
-    value = digest(canonical_bytes(_seen(message)))
-    if cached is None:
-        finalize(message, _hashes.pop, id(message), None).atexit = False
-    _hashes[id(message)] = _Hashed(parts=parts, sizes=sizes, value=value)
-    return value
+    return _hashes(message)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Hashed:
-    """A hash with what it was made of: the very objects, and their sizes, which show what was added in place."""
-
-    parts: tuple[object, ...]
-    sizes: tuple[int, ...]
-    value: str
-
-
-_hashes: dict[int, _Hashed] = {}
-"""Hashes by object identity; an entry lives as long as its message. A cache, not state: losing it changes nothing."""
-
-
-def _mark(message: BaseMessage) -> tuple[tuple[object, ...], tuple[int, ...]]:
-    content, extra = message.content, message.additional_kwargs
-    if isinstance(message, AIMessage):
-        calls, invalid = message.tool_calls, message.invalid_tool_calls
-        return (content, extra, calls, invalid), (len(content), len(extra), len(calls), len(invalid))
-    return (content, extra), (len(content), len(extra))
+_hashes = PerMessage(lambda message: digest(canonical_bytes(_seen(message))))
 
 
 def _seen(message: BaseMessage) -> Mapping[str, object]:
