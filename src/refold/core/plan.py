@@ -16,12 +16,15 @@ from refold.core.folds import FoldKind, Span, span_of
 from refold.core.gauge import Gauge
 from refold.core.passes import Proposal, Scope
 from refold.core.policy import Policy
+from refold.core.project import Segment
 from refold.core.view import Candidate, Row, View, has_inline_media, kept_in_span, open_view
 
 Zone: TypeAlias = Literal["under", "soft", "trigger", "overflow"]
 
 _WORTH = 24
 """Tokens below which folding a single message is never worth an entry in the state."""
+_LEAST_SUMMARY = 0.05
+"""Part of the budget that a summary must free: many small segments cost more than they save, unless all else failed."""
 _SEGMENT_FRAME = 150
 """Tokens of a segment besides its summary, quotes and facts: fence, headings, paths."""
 
@@ -290,7 +293,8 @@ def _span_step(view: View, situation: Situation, low: int, high: int, goal: int)
         if view.total - source + segment_size(situation, source) <= goal:
             break
     expected = segment_size(situation, source)
-    if stop <= low or source - expected < max(_WORTH, source // 10):
+    least = 0 if situation.overflow or view.total > situation.budget else _LEAST_SUMMARY * situation.budget
+    if stop <= low or source - expected < max(_WORTH, source // 10, least):
         return None
     anchors = view.gauge.window.log.anchors(low, stop)
     inside = tuple(index for index in sorted(kept) if low <= index < stop)
@@ -309,26 +313,28 @@ def segment_size(situation: Situation, source: int) -> int:
 
 
 def _merge(view: View, situation: Situation, steps: list[Step]) -> None:
-    """Merge the older half of the segments when together, with what lies between them, they pass their share."""
-    if "merge" not in situation.policy.kinds or "merge" in situation.deny_kinds or len(view.segments) < 3:
+    """Merge the older half of the segments when together, with what lies between them, they pass their share.
+
+    The newest human message is never inside a merge: only segments on one side of it are merged.
+    """
+    if "merge" not in situation.policy.kinds or "merge" in situation.deny_kinds or not view.segments:
         return
-    last = view.segments[-1][2]
-    between = sum(row.tokens for row in view.rows if view.segments[0][1] <= row.index < last)
+    first, last = view.segments[0][1], view.segments[-1][2]
+    between = sum(row.tokens for row in view.rows if first <= row.index < last)
     if sum(segment[3] for segment in view.segments) + between <= situation.policy.segment_share * situation.budget:
         return
-    old = [segment for segment in view.segments[: max(2, len(view.segments) // 2)] if segment[0] is not None]
+    old = _oldest_half(view)
     if len(old) < 2:
         return
-    newest = view.gauge.window.log.newest_human()
-    low, high = old[0][1], old[-1][2]
-    if newest is not None and low <= newest < high:
-        return
+    low, high = old[0][0].start, old[-1][0].stop
     kept = kept_in_span(view, low, high)
-    source = sum(segment[3] for segment in old)
+    source = sum(tokens for _, tokens in old)
     source += sum(row.tokens for row in view.rows if low <= row.index < high and row.index not in kept)
     expected = segment_size(situation, source)
+    if source - expected < max(_WORTH, source // 10):
+        return
     view.segments = [segment for segment in view.segments if not (low <= segment[1] and segment[2] <= high)]
-    view.total -= sum(segment[3] for segment in old)
+    view.total -= sum(tokens for _, tokens in old)
     view.hide(low, high, kept, expected)
     steps.append(
         SummaryStep(
@@ -339,9 +345,21 @@ def _merge(view: View, situation: Situation, steps: list[Step]) -> None:
             source=source,
             expected=expected,
             left=view.total,
-            merged=tuple(segment[0].fold.id for segment in old if segment[0] is not None),
+            merged=tuple(segment.fold.id for segment, _ in old),
         )
     )
+
+
+def _oldest_half(view: View) -> list[tuple[Segment, int]]:
+    """The older half, and at least two, of the segments on that side of the newest human message where more tokens are.
+
+    Segments that were only just planned are left out: they do not exist yet.
+    """
+    newest = view.gauge.window.log.newest_human() or 0
+    there = [(segment, tokens) for segment, _, _, tokens in view.segments if segment is not None]
+    sides = ([one for one in there if one[0].stop <= newest], [one for one in there if one[0].start > newest])
+    side = max(sides, key=lambda found: sum(tokens for _, tokens in found) if len(found) > 1 else 0)
+    return side[: max(2, len(side) // 2)]
 
 
 def _anywhere(view: View, situation: Situation, steps: list[Step]) -> None:
