@@ -50,6 +50,15 @@ class TestTheRoot:
         files.write("/run.sh", b"new", mode="replace")
         assert stat.S_IMODE((files.root / "run.sh").stat().st_mode) == 0o755
 
+    def test_absolute_paths_are_inside(self, files: LocalFiles) -> None:
+        """`/etc/passwd`, and the path of the root itself, are names in the jail and nothing else."""
+        with pytest.raises(FileMissingError):
+            files.read("/etc/passwd")
+        files.write("/etc/passwd", b"inside", mode="create")
+        assert (files.root / "etc" / "passwd").read_bytes() == b"inside"
+        with pytest.raises(FileMissingError):
+            files.read(f"{files.root}/etc/passwd")
+
 
 class TestLinksAreNotFollowed:
     """A link in the jail leads nowhere."""

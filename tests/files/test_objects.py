@@ -9,7 +9,7 @@ from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
 
 from refold.errors import ConfigurationError, FileMissingError, FilesUnavailableError
 from refold.files import FsspecFiles, LocalFiles, ObjectFiles, open_files
-from refold.files.objects import store_from_url
+from refold.files.objects import GetObject, _answer_to, store_from_url
 
 
 class TestFailures:
@@ -38,6 +38,14 @@ class TestFailures:
             files.read("/a")
         with pytest.raises(FilesUnavailableError):
             asyncio.run(files.asynchronous().write("/a", b"", mode="create"))
+
+    def test_errors_show_no_signatures(self) -> None:
+        """A signed URL in an error of the service does not reach the message, which a model may read."""
+        error = OSError("Error performing GET https://me.blob.core.windows.net/c/a?sv=2024&sig=SECRET in 3ms\nmore")
+        with pytest.raises(FilesUnavailableError) as caught:
+            _answer_to(error, GetObject(key="a"))
+        assert "SECRET" not in str(caught.value)
+        assert "me.blob.core.windows.net/c/a" in str(caught.value)
 
 
 class TestKeys:

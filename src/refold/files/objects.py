@@ -10,6 +10,7 @@ The store needs conditional puts: S3 (and most that speak its protocol), GCS and
 
 import asyncio
 import random
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 ATTEMPTS: Final = 60
 """How often a conditional put is tried again after a lost race; each round, one of the racing writers wins."""
 
+_QUERY = re.compile(r"\?[^\s)\"']+")
 _FIRST_PAUSE_SECONDS = 0.005
 _LONGEST_PAUSE_SECONDS = 0.25
 
@@ -355,4 +357,5 @@ def _contended(path: str) -> FilesUnavailableError:
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n", 1)[0][:300]
+    """The start of an error, without the query of a URL: it may hold a signature, and a model may read the text."""
+    return _QUERY.sub("?…", str(error).strip().split("\n", 1)[0])[:300]

@@ -13,6 +13,7 @@ from langgraph.types import Command
 from refold.agent.tools import Permissions, Rule, file_tools
 from refold.errors import PathError
 from refold.files import MemoryFiles
+from refold.files.retention import ARTIFACT_FOLDERS
 
 RULES = Permissions(
     Rule(effect="deny", paths=("/secrets/**", "*.pem"), reason="keys stay private"),
@@ -33,7 +34,7 @@ def stored() -> MemoryFiles:
 class Thread:
     """A thread of a graph that runs tool calls, with interrupts."""
 
-    def __init__(self, files: MemoryFiles, permissions: Permissions, *, awaited: bool) -> None:
+    def __init__(self, files: MemoryFiles, permissions: Permissions | None, *, awaited: bool) -> None:
         graph = StateGraph(MessagesState)
         graph.add_node("tools", ToolNode(list(file_tools(files, permissions=permissions))))
         graph.add_edge(START, "tools")
@@ -135,6 +136,26 @@ class TestDeny:
             "/readonly/x\n1: needle\n\n/work/y\n1: needle"
         )
         assert "pem" not in thread.answer(thread.call("read_file", path="/a.txt")).content
+
+
+class TestArtifacts:
+    """What refold stored is not the agent's to change."""
+
+    @pytest.mark.parametrize("folder", ARTIFACT_FOLDERS)
+    def test_by_default_artifacts_are_read_only(self, folder: str, awaited: bool) -> None:
+        """Without rules, everything may be read and changed except what left the window, which may only be read."""
+        files = MemoryFiles()
+        files.write(f"{folder}/t/a", b"kept\n", mode="create")
+        thread = Thread(files, None, awaited=awaited)
+        for name, arguments in (
+            ("write_file", {"path": f"{folder}/t/a", "content": "x"}),
+            ("write_file", {"path": f"{folder.upper()}/t/b", "content": "x"}),
+            ("edit_file", {"path": f"{folder}/t/a", "old_string": "kept", "new_string": "x"}),
+            ("delete", {"path": folder, "recursive": True}),
+        ):
+            assert thread.answer(thread.call(name, **arguments)).status == "error"
+        assert thread.answer(thread.call("read_file", path=f"{folder}/t/a")).content == "     1\tkept"
+        assert thread.answer(thread.call("write_file", path="/notes", content="x")).status == "success"
 
 
 class TestAsk:

@@ -8,7 +8,7 @@ from langchain_core.tools import BaseTool
 
 from refold.agent.tools.binding import ToolSpec, bind
 from refold.agent.tools.finding import GlobArguments, GrepArguments, LsArguments, glob_gen, grep_gen, ls_gen
-from refold.agent.tools.permissions import Permissions
+from refold.agent.tools.permissions import PROTECT_ARTIFACTS, Permissions
 from refold.agent.tools.reading import ReadFileArguments, read_file_gen
 from refold.agent.tools.writing import (
     DeleteArguments,
@@ -37,7 +37,8 @@ def file_tools(
 ) -> Sequence[BaseTool]:
     """The tools of those names over some files, each sync and async.
 
-    `permissions` apply to every tool (default: all is allowed). `page_tokens` bounds one answer of `read_file`,
+    `permissions` apply to every tool; the default allows everything but changing refold's artifacts
+    (`PROTECT_ARTIFACTS`, which your own rules may repeat). `page_tokens` bounds one answer of `read_file`,
     `grep_seconds` one search. With `StateFiles`, the graph's state needs the `FilesState` channel. Raises
     `ConfigurationError` for an unknown name or a bound below 1.
     """
@@ -48,7 +49,7 @@ def file_tools(
         raise ConfigurationError(
             f"page_tokens={page_tokens} must be 100 or more, and grep_seconds={grep_seconds} above 0"
         )
-    rules = permissions or Permissions()
+    rules = Permissions(PROTECT_ARTIFACTS) if permissions is None else permissions
     reading = _reading_tools(files, rules, page_tokens=page_tokens, grep_seconds=grep_seconds)
     every = {tool.name: tool for tool in (*reading, *_writing_tools(files, rules))}
     return tuple(every[name] for name in FILE_TOOLS if name in names)

@@ -19,6 +19,7 @@ from typing import Final, Literal, TypeAlias
 
 from refold.core.program import Effect
 from refold.files.patterns import compile_glob
+from refold.files.retention import ARTIFACT_FOLDERS
 
 Operation: TypeAlias = Literal["read", "write", "delete"]
 Decision: TypeAlias = Literal["allow", "deny", "ask"]
@@ -48,6 +49,15 @@ class Rule:
         return operation in self.operations and any(
             compile_glob(pattern).matches(path, fold_case=fold_case) for pattern in self.paths
         )
+
+
+PROTECT_ARTIFACTS: Final = Rule(
+    effect="deny",
+    paths=tuple(f"{folder}/**" for folder in ARTIFACT_FOLDERS),
+    operations=("write", "delete"),
+    reason="what left the conversation is kept there, and must stay readable as it is",
+)
+"""The default: what refold stored can be read by the tools, and not changed."""
 
 
 @dataclass(frozen=True, init=False)
