@@ -12,6 +12,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, Huma
 from langchain_core.tools import tool
 from pydantic import BaseModel
 
+from refold.core.overflow import parse_overflow
 from refold.core.repair import repair
 from refold.core.validate import PROVIDERS, Provider, violations
 from refold.testing import (
@@ -201,6 +202,18 @@ class TestItEnforcesLimits:
         assert not isinstance(caught.value, ContextOverflowError)
         assert caught.value.status_code in (400, 413)
         assert "{" not in str(caught.value)
+
+    @pytest.mark.parametrize("dialect", [d for d in DIALECTS if d != "ollama"])
+    def test_refolds_own_reader_understands_every_dialect(self, dialect: Dialect) -> None:
+        """Each refusal is read as an overflow, with the true limit where the text has it; no other refusal is."""
+        with pytest.raises(ProviderError) as caught:
+            StrictModel(script=["ok"], limit=100, dialect=dialect).invoke([LONG])
+        read = parse_overflow(caught.value)
+        assert read is not None
+        assert read.limit == (100 if "100" in str(caught.value).replace("400", "") else None)
+        with pytest.raises(ProviderError) as other:
+            StrictModel(script=["ok"], dialect=dialect).invoke([ToolMessage("r", tool_call_id="a")])
+        assert parse_overflow(other.value) is None
 
     def test_llama_cpp_says_the_numbers_in_its_body(self) -> None:
         """The body carries them as fields."""

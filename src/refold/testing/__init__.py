@@ -4,7 +4,7 @@ Import strategies from `refold.testing.strategies`; they need Hypothesis, which 
 """
 
 from refold.testing.counting import Counter, utf8_quarter
-from refold.testing.dialects import DIALECTS, Dialect, Overflow, OverflowRefusal, ProviderError
+from refold.testing.dialects import DIALECTS, Dialect, OverflowRefusal, ProviderError
 from refold.testing.strict_model import (
     BreakOff,
     CutOff,
@@ -23,7 +23,6 @@ __all__ = [
     "CutOff",
     "Dialect",
     "Hang",
-    "Overflow",
     "OverflowRefusal",
     "ProviderError",
     "Request",

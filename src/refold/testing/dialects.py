@@ -127,7 +127,7 @@ class OverflowRefusal(ProviderError, ContextOverflowError):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Overflow:
+class OversizedRequest:
     """A request that is too large, in tokens."""
 
     limit: int

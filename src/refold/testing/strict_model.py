@@ -30,7 +30,7 @@ from refold.core.messages import content_hash
 from refold.core.validate import Provider, violations
 from refold.testing.answers import FINISH, UsageStyle, chunks_of, cut_to, reported, stamped
 from refold.testing.counting import Counter, utf8_quarter
-from refold.testing.dialects import Dialect, Overflow, ProviderError
+from refold.testing.dialects import Dialect, OversizedRequest, ProviderError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -296,7 +296,7 @@ class StrictModel(BaseChatModel):
         output = (cap or 0) if self.shared_limit else 0
         if self.limit is None or self.dialect == "ollama" or request.tokens + output <= self.limit:
             return None
-        return Overflow(limit=self.limit, prompt=request.tokens, output=output).error(self.dialect)
+        return OversizedRequest(limit=self.limit, prompt=request.tokens, output=output).error(self.dialect)
 
     def _cap(self, request: Request) -> int | None:
         for key in ("max_tokens", "max_completion_tokens", "max_output_tokens"):
