@@ -25,7 +25,7 @@ def drop_bound_reasoning(message: BaseMessage) -> BaseMessage:
 
     Texts and calls keep their content. A message without such reasoning is returned as the very same object, so it is
     safe on any message. It is for messages before the newest human message: with thinking switched on, Anthropic wants
-    the thinking of the tool loop that is still open, and takes it though what came before it is gone.
+    the thinking of the tool loop that is still open ("must start with a thinking block").
     """
     if not isinstance(message, AIMessage):
         return message
