@@ -17,6 +17,7 @@ what an index says counts as said, and survives the next summary.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from refold.core.facts.model import Fact, FactClass, Hit
@@ -37,7 +38,9 @@ _HEADINGS: Final[Mapping[FactClass, str]] = {
 _CLASS_OF: Final = {heading: cls for cls, heading in _HEADINGS.items()}
 _HEADING: Final = re.compile(rf"({'|'.join(_HEADINGS.values())})(?: under ([^\n]{{1,600}}))?:")
 _LINE: Final = re.compile(r"- ([^\n]+?)(?: @[^\s@]{1,12})?")
-_BRACES: Final = re.compile(r"([^{}\n]*)\{([^{}\n]*)\}")
+_BRACES: Final = re.compile(r"([^{}\n]*)\{([^{}\n]*)\}([^{}\n]*)")
+_UNBRACED: Final = re.compile(r"[{},\s]")
+_SEPARATOR: Final = re.compile(r"[/\\]")
 _SINGLE: Final = frozenset({FactClass.CONSTRAINT, FactClass.TODO, FactClass.COMMAND, FactClass.URL})
 """Classes with one fact to a line, since their texts may hold any punctuation."""
 
@@ -86,39 +89,69 @@ def _expand(entry: str) -> Iterator[str]:
         yield entry
         return
     for name in match[2].split(","):
-        yield match[1] + name
+        yield match[1] + name + match[3]
+
+
+@dataclass(frozen=True, slots=True)
+class _PathLine:
+    """One line of the paths: all of them begin with `folder`, which `text` begins with too."""
+
+    folder: str
+    text: str
+    last: Fact
 
 
 def _path_section(facts: Sequence[Fact]) -> str:
-    folders: dict[str, list[Fact]] = {}
-    for fact in facts:
-        folders.setdefault(_folder(fact.text), []).append(fact)
+    left = list(_path_lines(facts))
     sections: list[str] = []
-    left = list(folders)
-    for root in _roots(left):
-        below = [folder for folder in left if folder.startswith(root)]
-        left = [folder for folder in left if not folder.startswith(root)]
-        lines = [line for folder in below for line in _folder_lines(folder, folders[folder], len(root))]
+    for root in _roots([line.folder for line in left]):
+        below = [line for line in left if line.folder.startswith(root)]
+        left = [line for line in left if not line.folder.startswith(root)]
+        lines = [f"- {line.text[len(root) :]} @{_last_id(line.last)}" for line in below]
         sections.append("\n".join([f"paths under {root}:", *lines]))
     if left:
-        lines = [line for folder in left for line in _folder_lines(folder, folders[folder], 0)]
-        sections.append("\n".join(["paths:", *lines]))
+        sections.append("\n".join(["paths:", *(f"- {line.text} @{_last_id(line.last)}" for line in left)]))
     return "\n".join(sections)
 
 
-def _folder_lines(folder: str, facts: Sequence[Fact], start: int) -> Iterator[str]:
-    """One line for the plain names of a folder, one for each name that braces cannot hold."""
-    names = [fact for fact in facts if not re.search(r"[{},\s]", fact.text)]
-    shown = folder[start:]
-    if len(names) == 1:
-        yield f"- {names[0].text[start:]} @{_last_id(names[0])}"
-    elif names:
-        latest = max(names, key=lambda fact: fact.last_index)
-        listed = ",".join(fact.text[len(folder) :] for fact in names)
-        yield f"- {shown}{{{listed}}} @{_last_id(latest)}"
+def _path_lines(facts: Sequence[Fact]) -> Iterator[_PathLine]:
+    """Files of one folder on one line, then files that differ in one folder's name, then the rest."""
+    folders: dict[str, list[Fact]] = {}
     for fact in facts:
-        if re.search(r"[{},\s]", fact.text):
-            yield f"- {' '.join(fact.text.split())[start:]} @{_last_id(fact)}"
+        if _UNBRACED.search(fact.text):
+            yield _PathLine("", " ".join(fact.text.split()), fact)
+        else:
+            folders.setdefault(_folder(fact.text), []).append(fact)
+    alone: list[Fact] = []
+    for folder, group in folders.items():
+        if len(group) == 1:
+            alone += group
+        else:
+            names = ",".join(fact.text[len(folder) :] for fact in group)
+            yield _PathLine(folder, f"{folder}{{{names}}}", max(group, key=_index_of))
+    yield from _across_folders(alone)
+
+
+def _across_folders(facts: Sequence[Fact]) -> Iterator[_PathLine]:
+    """`a/{x,y}/c.py`: paths that are equal but for one folder, the largest groups first."""
+    groups: dict[tuple[str, str], dict[str, Fact]] = {}
+    for fact in facts:
+        cuts = [match.end() for match in _SEPARATOR.finditer(fact.text[:400])]
+        for start, end in zip([0, *cuts], cuts, strict=False):
+            groups.setdefault((fact.text[:start], fact.text[end - 1 :]), {})[fact.text[start : end - 1]] = fact
+    done: set[str] = set()
+    for (head, tail), members in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])):
+        group = {name: fact for name, fact in members.items() if name and fact.text not in done}
+        if len(group) > 1:
+            done.update(fact.text for fact in group.values())
+            yield _PathLine(head, f"{head}{{{','.join(group)}}}{tail}", max(group.values(), key=_index_of))
+    for fact in facts:
+        if fact.text not in done:
+            yield _PathLine(_folder(fact.text), fact.text, fact)
+
+
+def _index_of(fact: Fact) -> int:
+    return fact.last_index
 
 
 def _roots(folders: Sequence[str]) -> Iterator[str]:

@@ -59,9 +59,17 @@ _EXTENSION: Final = re.compile(r"\.([A-Za-z][A-Za-z0-9]{0,9})$")
 _EXTENSION_BEFORE_CJK: Final = re.compile(rf"^(.*?\.[A-Za-z0-9]{{1,8}})[{CJK}]")
 
 
-def quoted_paths(text: str) -> Iterator[str]:
-    """Absolute paths with blanks in them, which only quotation marks tell from prose."""
-    return (match[1] for match in _WITH_BLANKS.finditer(text) if " " in match[1])
+def take_quoted_paths(text: str) -> tuple[str, list[str]]:
+    """Absolute paths with blanks in them, which only quotation marks tell from prose; and the text without them."""
+    paths: list[str] = []
+
+    def take(match: re.Match[str]) -> str:
+        if " " not in match[1]:
+            return match[0]
+        paths.append(match[1])
+        return " "
+
+    return _WITH_BLANKS.sub(take, text), paths
 
 
 def paths_in(token: str) -> Iterator[str]:
@@ -76,7 +84,9 @@ def paths_in(token: str) -> Iterator[str]:
         for match in _DRIVE.finditer(token):
             yield match[0].rstrip(".")
         token = _DRIVE.sub(" ", token)
-    if "/" in token or "." in token:
+    if (name := token.strip("()[]{}*.:!?")) in _NAMES:
+        yield name
+    elif "/" in token or "." in token:
         for match in _POSIX.finditer(token):
             yield from _posix(match[0])
 

@@ -1,5 +1,6 @@
 """Whether a text says a fact, in prose or in the compact form of an index."""
 
+import re
 from typing import Final
 
 from refold.core.facts.index import index_hits
@@ -9,6 +10,7 @@ from refold.core.facts.scan import Scanner, key_of
 from refold.core.facts.sentences import todos_in
 from refold.core.record import unescape_record
 
+_UNIT: Final = re.compile(r"(?<=\d)(?=[A-Za-z])")
 _SEPARATORS: Final = "/\\"
 
 
@@ -46,7 +48,9 @@ class Presence:
             case FactClass.CONSTRAINT | FactClass.TODO:
                 return key in self._folded
             case FactClass.NUMBER | FactClass.ERROR:
-                return _stands_in(self._squeezed, narrow(fact.text))
+                spelling = narrow(fact.text)
+                spaced = _UNIT.sub(" ", spelling)
+                return _stands_in(self._squeezed, spelling) or _stands_in(self._squeezed, spaced)
 
     def _add_path(self, path: str) -> None:
         """Every run of a path that begins or ends at a separator and reaches one of its ends."""

@@ -15,7 +15,7 @@ from refold.core.facts.failures import failures_in
 from refold.core.facts.model import FactClass, Hit, Origin
 from refold.core.facts.names import names_in, quoted_names
 from refold.core.facts.numbers import number_key, numbers_in
-from refold.core.facts.paths import path_key, paths_in, quoted_paths
+from refold.core.facts.paths import path_key, paths_in, take_quoted_paths
 from refold.core.facts.prepare import CJK, narrow, prepare, squeeze
 from refold.core.facts.sentences import constraints_in
 
@@ -29,6 +29,7 @@ _URL: Final = re.compile(
     r"[^\s<>\"'`|\\^{}，。、；：！？（）【】《》「」『』〈〉“”‘’…]++"
 )
 _URL_PROSE: Final = re.compile(rf"(?<=[A-Za-z0-9#&?%])[,;.:!?)\]*]*[{CJK}]|(?<=//)[{CJK}]")
+_URL_HOST: Final = re.compile(rf"[^/]{{1,40}}//[^/?#]{{1,300}}/(?=[{CJK}])")
 _TOKEN: Final = re.compile(r"[^\s\"'`<>|;,、。「」『』【】《》〈〉“”‘’…·]+")
 _WORTH: Final = re.compile(r"[A-Za-z0-9]")
 
@@ -50,7 +51,8 @@ class Scanner:
         prepared = narrow(prepared)
         for command in commands_in_text(prepared):
             yield Hit(cls=FactClass.COMMAND, text=command)
-        for path in quoted_paths(prepared):
+        prepared, quoted = take_quoted_paths(prepared)
+        for path in quoted:
             yield Hit(cls=FactClass.PATH, text=path)
         for failure in failures_in(prepared):
             yield Hit(cls=FactClass.ERROR, text=failure)
@@ -105,7 +107,7 @@ def _take_urls(text: str) -> tuple[str, list[str]]:
         url = match[0]
         if (prose := _URL_PROSE.search(url)) is not None:
             url = url[: prose.start()]
-        url = _trim(url)
+        url = _trim(bare[0] if (bare := _URL_HOST.match(url)) is not None else url)
         if len(url) <= MAX_URL and not url.endswith("://"):
             urls.append(url)
         return " " + match[0][len(url) :]
