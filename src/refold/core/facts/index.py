@@ -10,13 +10,14 @@
     numbers:
     - latency 42 ms; budget $3.50 @9f3c1a
 
-A line holds facts that were last seen in the message whose id ends with what follows the `@`. Paths of one folder stand
+A line holds facts that were last seen in the message whose id ends with what follows the `@` (`@^`: the same as of the
+line above). Paths of one folder stand
 in braces; a heading `paths under X` puts X in front of every path below it. `index_hits` reads exactly this back, so
 what an index says counts as said, and survives the next summary.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -37,7 +38,7 @@ _HEADINGS: Final[Mapping[FactClass, str]] = {
 }
 _CLASS_OF: Final = {heading: cls for cls, heading in _HEADINGS.items()}
 _HEADING: Final = re.compile(rf"({'|'.join(_HEADINGS.values())})(?: under ([^\n]{{1,600}}))?:")
-_LINE: Final = re.compile(r"- ([^\n]+?)(?: @[^\s@]{1,12})?")
+_LINE: Final = re.compile(r"- ([^\n]+?)(?: @[^\s@]{1,12})")
 _BRACES: Final = re.compile(r"([^{}\n]*)\{([^{}\n]*)\}([^{}\n]*)")
 _UNBRACED: Final = re.compile(r"[{},\s]")
 _SEPARATOR: Final = re.compile(r"[/\\]")
@@ -60,7 +61,7 @@ def render_section(cls: FactClass, facts: Sequence[Fact]) -> str:
     if cls is FactClass.PATH:
         return _path_section(facts)
     if cls in _SINGLE:
-        lines = [f"- {' '.join(fact.text.split())} @{_last_id(fact)}" for fact in facts]
+        lines = list(_marked((" ".join(fact.text.split()), fact) for fact in facts))
     else:
         spell = _with_context if cls is FactClass.NUMBER else _bare
         lines = [f"- {'; '.join(spell(f) for f in group)} @{mark}" for mark, group in _by_message(facts)]
@@ -107,10 +108,10 @@ def _path_section(facts: Sequence[Fact]) -> str:
     for root in _roots([line.folder for line in left]):
         below = [line for line in left if line.folder.startswith(root)]
         left = [line for line in left if not line.folder.startswith(root)]
-        lines = [f"- {line.text[len(root) :]} @{_last_id(line.last)}" for line in below]
+        lines = _marked((line.text[len(root) :], line.last) for line in below)
         sections.append("\n".join([f"paths under {root}:", *lines]))
     if left:
-        sections.append("\n".join(["paths:", *(f"- {line.text} @{_last_id(line.last)}" for line in left)]))
+        sections.append("\n".join(["paths:", *_marked((line.text, line.last) for line in left)]))
     return "\n".join(sections)
 
 
@@ -187,6 +188,15 @@ def _by_message(facts: Sequence[Fact]) -> Iterator[tuple[str, list[Fact]]]:
     for fact in facts:
         groups.setdefault(_last_id(fact), []).append(fact)
     yield from groups.items()
+
+
+def _marked(lines: Iterable[tuple[str, Fact]]) -> Iterator[str]:
+    """Lines with the message of each, the newest first; `@^` repeats the id of the line above."""
+    before = ""
+    for text, fact in sorted(lines, key=lambda line: -line[1].last_index):
+        mark = _last_id(fact)
+        yield f"- {text} @{'^' if mark == before else mark}"
+        before = mark
 
 
 def _last_id(fact: Fact) -> str:
