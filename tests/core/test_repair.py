@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from refold.core.messages import REFOLD_KEY, calls_of, content_hash
-from refold.core.repair import EMPTY_ANSWER, Reason, Repaired, drop_bound_reasoning, repair
+from refold.core.repair import EMPTY_ANSWER, START, Reason, Repaired, drop_bound_reasoning, repair
 from refold.core.repair.results import TEXTS
-from refold.core.rounds import pair
+from refold.core.rounds import pair, units_of
 from refold.core.validate import PROVIDERS, all_violations, violations
 from refold.testing.strategies import FAULTY, applied, damages, edits, histories
 
@@ -78,7 +78,7 @@ class TestASoundHistoryIsShownAsItIs:
 
     def test_nothing(self) -> None:
         """An empty history stays empty."""
-        assert repair([]) == Repaired(messages=(), repairs=())
+        assert repair([]) == Repaired(messages=(), repairs=(), front=START)
 
 
 class TestEveryProviderTakesTheView:
@@ -158,6 +158,47 @@ def _with_owner(view: Sequence[BaseMessage]) -> list[tuple[str | None, BaseMessa
             owner = message.id
         out.append((owner, message))
     return out
+
+
+class TestPieceByPiece:
+    """A long history is repaired in pieces; the pieces are the view of the whole."""
+
+    @given(histories(), st.data())
+    def test_the_pieces_together_are_the_whole(self, history: list[BaseMessage], data: st.DataObject) -> None:
+        """Law 5, after a restart too: cut behind any unit that nothing leaves open, and the view is the same."""
+        stops = [0]
+        for unit in units_of(history):
+            if unit.open:
+                break
+            stops.append(unit.stop)
+        first, second = sorted(data.draw(st.tuples(st.sampled_from(stops), st.sampled_from(stops))))
+        one = repair(history[:first])
+        two = repair(history[first:second], front=one.front)
+        three = repair(history[second:], front=two.front)
+        assert [*one.messages, *two.messages, *three.messages] == list(repair(history).messages)
+        assert len(three.front.calls) == len(repair(history).front.calls)
+
+    def test_ids_used_in_the_front_are_known(self) -> None:
+        """A server that counts from zero in each round: the second piece renames what the first one used."""
+        rounds = [[USER, calls("call_0", id=f"m{n}"), result("call_0", str(n))] for n in range(3)]
+        front = repair(rounds[0]).front
+        for later in rounds[1:]:
+            piece = repair(later, front=front)
+            assert kinds(piece) == ["call-id"]
+            front = piece.front
+        assert len(front.calls) == 3
+
+    def test_a_server_tool_that_still_runs_leaves_its_unit_open(self) -> None:
+        """Its result may come in the next message; a human message ends the wait."""
+        use: list[str | dict[str, object]] = [{"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}]
+        assert [unit.open for unit in units_of([USER, AIMessage(use)])] == [False, True]
+        assert [unit.open for unit in units_of([USER, AIMessage(use), USER])] == [False, False, False]
+
+    def test_the_opening_is_made_once(self) -> None:
+        """A piece behind a front with messages starts with what it starts with; behind system messages it opens."""
+        greeting = AIMessage("Hello.", id="g")
+        assert kinds(repair([greeting], front=repair([USER]).front)) == []
+        assert kinds(repair([greeting], front=repair([SystemMessage("s")]).front)) == ["opened"]
 
 
 class TestUnansweredCalls:

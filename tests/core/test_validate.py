@@ -71,6 +71,11 @@ class TestPairing:
         """Each break of pairing or form is refused by every provider."""
         assert set(all_violations(messages)) == ALL
 
+    def test_rules_are_told_apart(self) -> None:
+        """A second result is no orphan, and a call behind unanswered calls breaks pairing, not the order of turns."""
+        assert who_refuses([USER, calls("a"), result(), result()], "duplicate-result") == ALL
+        assert who_refuses([USER, calls("a"), calls("b"), result("b")], "unanswered-call") == ALL
+
     def test_parallel_calls_may_be_answered_in_any_order(self) -> None:
         """Order among the results of one message is free."""
         assert all_violations([USER, calls("a", "b"), result("b"), result("a"), AIMessage("ok")]) == {}

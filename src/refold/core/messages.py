@@ -211,6 +211,13 @@ def answers_of(message: BaseMessage) -> tuple[str, ...]:
     return tuple(b.call_id for b in blocks_of(message) if b.kind == "answer" and b.call_id is not None)
 
 
+def awaits_server_result(message: BaseMessage, block: Block) -> bool:
+    """Whether a server-side call has its result in a block of its own, as Anthropic's tools have. OpenAI's carry it."""
+    if block.type == "server_tool_call":
+        return message.response_metadata.get("model_provider") == "anthropic"
+    return block.type in ("server_tool_use", "mcp_tool_use")
+
+
 def is_record(message: BaseMessage) -> bool:
     """Whether refold wrote the message into a window (a segment or STATE)."""
     return isinstance(message, HumanMessage) and REFOLD_KEY in message.additional_kwargs

@@ -21,7 +21,7 @@ from refold.core.folds import ITEM_KINDS, SPAN_KINDS, Fold, Item, Unreadable, re
 from refold.core.log import Log, extend_log, read_log
 from refold.core.messages import REFOLD_KEY, role_of
 from refold.core.passes import ITEM_PASSES
-from refold.core.repair import drop_bound_reasoning, repair
+from refold.core.repair import START, Front, Repaired, drop_bound_reasoning, repair
 from refold.core.rounds import units_of
 
 EntryKind: TypeAlias = Literal["log", "item", "segment", "state", "repair"]
@@ -76,6 +76,7 @@ class Window:
     grown_from: tuple[Entry, ...] = field(repr=False)
     _plain: tuple[Entry, ...] = field(repr=False)
     _settled: tuple[int, int] = field(repr=False)
+    _front: Front = field(repr=False)
 
     @property
     def messages(self) -> list[BaseMessage]:
@@ -146,7 +147,7 @@ def _grow(previous: Window, log: Log) -> Window:
     )
     plain = previous._plain + new
     settled_plain, settled_out = previous._settled
-    tail, settled = _repaired(plain[settled_plain:], continues=settled_plain > 0)
+    tail, settled, front = _repaired(plain[settled_plain:], previous._front)
     entries = previous.entries[:settled_out] + tail
     return Window(
         log=log,
@@ -161,6 +162,7 @@ def _grow(previous: Window, log: Log) -> Window:
         grown_from=previous.entries,
         _plain=plain,
         _settled=(settled_plain + settled[0], settled_out + settled[1]),
+        _front=front,
     )
 
 
@@ -174,7 +176,7 @@ def _walk(log: Log, raw: Sequence[Mapping[str, Json]], previous: Window | None, 
     items, void_items = _items(log, active, known)
     state = _state(active, segments)
     plain = tuple(_plain_entries(log, segments, items, state, _reusable(previous, log)))
-    entries, settled = _repaired(plain, continues=False)
+    entries, settled, front = _repaired(plain, START)
     return Window(
         log=log,
         raw_folds=list(raw),
@@ -188,6 +190,7 @@ def _walk(log: Log, raw: Sequence[Mapping[str, Json]], previous: Window | None, 
         grown_from=previous.entries if previous is not None else (),
         _plain=plain,
         _settled=settled,
+        _front=front,
     )
 
 
@@ -316,8 +319,9 @@ def _entry(
     return Entry(message=message, kind="item" if acting else "log", start=index, stop=index + 1, folds=ids)
 
 
-def _repaired(plain: tuple[Entry, ...], *, continues: bool) -> tuple[tuple[Entry, ...], tuple[int, int]]:
-    """The entries with pairing repaired, and how many (plain, repaired) entries no later message can change.
+def _repaired(plain: tuple[Entry, ...], front: Front) -> tuple[tuple[Entry, ...], tuple[int, int], Front]:
+    """The entries with pairing repaired, how many (plain, repaired) entries no later message can change, and the front
+    that these are for later ones.
 
     A unit with an open call is not settled: its answer may still come.
     """
@@ -328,26 +332,26 @@ def _repaired(plain: tuple[Entry, ...], *, continues: bool) -> tuple[tuple[Entry
         if unit.open:
             break
         settled = unit.stop
-    fixed = repair(before, continues=continues)
-    if not fixed.repairs:
-        return plain, (settled, settled)
-    entries = _matched(plain, fixed.messages)
-    first = repair(before[:settled], continues=continues)
-    return entries, (settled, len(first.messages))
+    first = repair(before[:settled], front=front)
+    rest = repair(before[settled:], front=first.front)
+    if not first.repairs and not rest.repairs:
+        return plain, (settled, settled), first.front
+    entries = (*_matched(plain[:settled], first), *_matched(plain[settled:], rest))
+    return entries, (settled, len(first.messages)), first.front
 
 
-def _matched(plain: Sequence[Entry], messages: Sequence[BaseMessage]) -> tuple[Entry, ...]:
-    """Entries for repaired messages: the same object keeps its entry, anything else is an entry of the repair, placed
-    at the log message before it."""
-    by_object = {id(entry.message): entry for entry in plain}
+def _matched(plain: Sequence[Entry], repaired: Repaired) -> tuple[Entry, ...]:
+    """Entries for repaired messages: what shows a log message in another form stays its entry, what shows none is an
+    entry of the repair, placed at the log message before it."""
     entries: list[Entry] = []
     place = plain[0].start if plain else 0
-    for message in messages:
-        entry = by_object.get(id(message))
-        if entry is None:
-            entry = Entry(message=message, kind="repair", start=place, stop=place)
+    for message, source in zip(repaired.messages, repaired.sources, strict=True):
+        if source is None:
+            entries.append(Entry(message=message, kind="repair", start=place, stop=place))
+            continue
+        entry = plain[source]
         place = entry.stop
-        entries.append(entry)
+        entries.append(entry if entry.message is message else replace(entry, message=message))
     return tuple(entries)
 
 

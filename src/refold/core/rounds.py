@@ -9,9 +9,9 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from refold.core.messages import Call, answers_of, blocks_of, calls_of
+from refold.core.messages import Call, answers_of, awaits_server_result, blocks_of, calls_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,7 +40,7 @@ class Unit:
     """The smallest run of messages that a cut may not split: `[start, stop)`.
 
     A unit with an AI message is a round (or several, when their results are interleaved). `open` says that a call in
-    it has no answer.
+    it has no answer, or a server tool of Anthropic no result yet: what comes later may still belong to it.
     """
 
     start: int
@@ -97,8 +97,10 @@ def units_of(messages: Sequence[BaseMessage]) -> tuple[Unit, ...]:
     for call in paired.calls:
         if call.answered_by is not None:
             reach[call.made_by] = max(reach[call.made_by], call.answered_by)
-    for start, stop in _server_spans(messages):
+    spans, running = _server_spans(messages)
+    for start, stop in spans:
         reach[start] = max(reach[start], stop)
+    unanswered |= running
     units: list[Unit] = []
     start, far = 0, -1
     for index in range(len(messages)):
@@ -117,18 +119,24 @@ def units_of(messages: Sequence[BaseMessage]) -> tuple[Unit, ...]:
     return tuple(units)
 
 
-def _server_spans(messages: Sequence[BaseMessage]) -> list[tuple[int, int]]:
-    """(index of the call, index of the result) of server-side tools whose result stands in a later message."""
+def _server_spans(messages: Sequence[BaseMessage]) -> tuple[list[tuple[int, int]], set[int]]:
+    """Server-side tools whose result stands in a later message, as (index of the call, index of the result), and the
+    indexes of those that still wait for it: no human message has ended their turn yet."""
     open_calls: dict[str, int] = {}
+    running: dict[str, int] = {}
     spans: list[tuple[int, int]] = []
     for index, message in enumerate(messages):
-        if isinstance(message.content, str):
-            continue
-        for block in blocks_of(message):
+        if isinstance(message, HumanMessage) and not answers_of(message):
+            running.clear()
+        for block in () if isinstance(message.content, str) else blocks_of(message):
             if block.call_id is None:
                 continue
             if block.kind == "server_call":
                 open_calls[block.call_id] = index
-            elif block.kind == "server_result" and (start := open_calls.pop(block.call_id, index)) != index:
-                spans.append((start, index))
-    return spans
+                if awaits_server_result(message, block):
+                    running[block.call_id] = index
+            elif block.kind == "server_result":
+                running.pop(block.call_id, None)
+                if (start := open_calls.pop(block.call_id, index)) != index:
+                    spans.append((start, index))
+    return spans, set(running.values())

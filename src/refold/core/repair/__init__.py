@@ -13,13 +13,14 @@ only elsewhere, and blocks that one provider made and another does not know.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from refold.core.canonical import derived_id
 from refold.core.messages import REFOLD_KEY, with_content
+from refold.core.names import NO_NAMES, Names, Seen
 from refold.core.repair.calls import CallIds, ShownCall, shown_calls, with_calls
 from refold.core.repair.reasoning import EMPTY_ANSWER, detached, drop_bound_reasoning, without_blocks
 from refold.core.repair.results import Reason, anchor, retargeted, split_results, synthetic_result
@@ -36,7 +37,17 @@ from refold.core.validate.shape import (
     trailing_reasoning,
 )
 
-__all__ = ["EMPTY_ANSWER", "Reason", "Repair", "RepairKind", "Repaired", "drop_bound_reasoning", "repair"]
+__all__ = [
+    "EMPTY_ANSWER",
+    "START",
+    "Front",
+    "Reason",
+    "Repair",
+    "RepairKind",
+    "Repaired",
+    "drop_bound_reasoning",
+    "repair",
+]
 
 RepairKind: TypeAlias = Literal[
     "answered",
@@ -69,11 +80,30 @@ class Repair:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Front:
+    """What the repair of later messages must know of those before them: the ids in use, and whether any was there."""
+
+    calls: Names = NO_NAMES
+    items: Names = NO_NAMES
+    opened: bool = False
+
+
+START: Final = Front()
+"""The front of a whole history: nothing."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Repaired:
-    """The view, and how it differs from what was given; without repairs it holds the very same message objects."""
+    """The view, and how it differs from what was given; without repairs it holds the very same message objects.
+
+    `sources` says for each message of the view which message given it shows, None where it shows none. `front` is for
+    the repair of messages that come after these.
+    """
 
     messages: tuple[BaseMessage, ...]
     repairs: tuple[Repair, ...]
+    sources: tuple[int | None, ...]
+    front: Front
 
 
 def repair(
@@ -81,26 +111,42 @@ def repair(
     *,
     waiting: frozenset[str] = frozenset(),
     reasons: Mapping[str, Reason] | None = None,
-    continues: bool = False,
+    front: Front = START,
 ) -> Repaired:
-    """Show a history so that all four providers take its form. Linear in its length; pure.
+    """Show a history so that all four providers take its form. Linear in what is given; pure.
 
     `waiting` are ids of calls that wait for a human: they are left without a result. `reasons` says by call id why a
-    call has none; `continues` says that the messages go on from a repaired front, cut between two units, so that none is
-    put before them. The default reason is `malformed` where the arguments do not parse and otherwise `unknown`, which claims
+    call has none; the default is `malformed` where the arguments do not parse and otherwise `unknown`, which claims
     nothing. After it `violations` finds nothing for histories of well-formed messages with any results missing, doubled
     or out of place; the module says what else is mended and what is left.
 
         repair([HumanMessage("go"), AIMessage("", tool_calls=[call])]).messages[-1].status  # "error"
+
+    A long history may be repaired piece by piece: cut behind a unit (`units_of`) that neither it nor one before it is
+    `open`, and give the `front` of the first piece to the second. The pieces together are then the view of the whole.
     """
     entries, sources, lifted = _split(messages)
     work = _Work(
-        entries=entries, sources=sources, waiting=waiting, reasons=reasons or {}, continues=continues, repairs=lifted
+        entries=entries,
+        sources=sources,
+        waiting=waiting,
+        reasons=reasons or {},
+        repairs=lifted,
+        opened=front.opened,
+        ids=CallIds(used=Seen(before=front.calls)),
+        items=Seen(before=front.items),
     )
     view = tuple(work.run())
+    after = Front(calls=work.ids.used.all(), items=work.items.all(), opened=work.opened)
     if not work.repairs:
-        return Repaired(messages=tuple(messages), repairs=())
-    return Repaired(messages=view, repairs=tuple(sorted(work.repairs, key=lambda done: done.index)))
+        return Repaired(messages=tuple(messages), repairs=(), sources=tuple(range(len(messages))), front=after)
+    repairs = tuple(sorted(work.repairs, key=lambda done: done.index))
+    return Repaired(
+        messages=tuple(message for message, _ in view),
+        repairs=repairs,
+        sources=tuple(None if entry is None else sources[entry] for _, entry in view),
+        front=after,
+    )
 
 
 def _split(messages: Sequence[BaseMessage]) -> tuple[list[BaseMessage], list[int], list[Repair]]:
@@ -126,12 +172,13 @@ class _Work:
     sources: Sequence[int]
     waiting: frozenset[str]
     reasons: Mapping[str, Reason]
-    continues: bool
-    repairs: list[Repair] = field(default_factory=list)
-    ids: CallIds = field(default_factory=CallIds)
-    items: set[str] = field(default_factory=set)
+    repairs: list[Repair]
+    opened: bool
+    ids: CallIds
+    items: Seen
 
-    def run(self) -> Iterator[BaseMessage]:
+    def run(self) -> Iterator[tuple[BaseMessage, int | None]]:
+        """The messages of the view, each with the entry that it shows."""
         shapes = shapes_of(self.entries)
         pairing = pair(self.entries)
         calls: dict[int, list[PairedCall]] = {}
@@ -141,25 +188,25 @@ class _Work:
         loose: dict[int, set[int]] = {}
         for index, block in loose_server_blocks(shapes):
             loose.setdefault(index, set()).add(block.index)
-        owners, opened = _owners(self.entries), self.continues
+        owners = _owners(self.entries)
         for index, (entry, shape) in enumerate(zip(self.entries, shapes, strict=True)):
             if isinstance(entry, ToolMessage):
                 continue  # it stands behind its call
-            if not opened and not isinstance(entry, SystemMessage):
-                opened = True
+            if not self.opened and not isinstance(entry, SystemMessage):
+                self.opened = True
                 yield from self._open(index, entry)
             if isinstance(entry, AIMessage):
                 mine = calls.get(index, [])
                 shown = shown_calls(entry, [paired.call for paired in mine], self.ids)
                 self._note_calls(index, shown)
-                yield self._mend_ai(index, shape, with_calls(entry, shown), loose.get(index, set()))
+                yield self._mend_ai(index, shape, with_calls(entry, shown), loose.get(index, set())), index
                 yield from self._results(index, mine, shown, owners)
             else:
-                yield self._mend_human(index, shape) if isinstance(entry, HumanMessage) else entry
+                yield (self._mend_human(index, shape) if isinstance(entry, HumanMessage) else entry), index
 
     def _results(
         self, index: int, calls: Sequence[PairedCall], shown: Sequence[ShownCall], owners: Sequence[int]
-    ) -> Iterator[BaseMessage]:
+    ) -> Iterator[tuple[BaseMessage, int | None]]:
         """The results of one AI message: the real ones as they stand, then those that are made."""
         answers = {paired.answered_by: call.id for paired, call in zip(calls, shown, strict=True)}
         for answer in sorted(at for at in answers if at is not None):
@@ -167,12 +214,12 @@ class _Work:
             if isinstance(result, ToolMessage):
                 if owners[answer] != index:
                     self._note("moved", answer, "its call is not in the message before it", answers[answer])
-                yield retargeted(result, answers[answer])
+                yield retargeted(result, answers[answer]), answer
         for paired, call in zip(calls, shown, strict=True):
             if paired.answered_by is None and not call.call.native and paired.call.id not in self.waiting:
                 reason = self.reasons.get(paired.call.id or "", "unknown" if paired.call.valid else "malformed")
                 self._note("answered", index, reason, call.id)
-                yield synthetic_result(self.entries[index], call_id=call.id, name=call.name, reason=reason)
+                yield synthetic_result(self.entries[index], call_id=call.id, name=call.name, reason=reason), None
 
     def _mend_human(self, index: int, shape: Shape) -> BaseMessage:
         message, blocks = shape.message, shape.blocks
@@ -204,11 +251,11 @@ class _Work:
             message = detached(message)
         return message
 
-    def _open(self, index: int, entry: BaseMessage) -> Iterator[BaseMessage]:
+    def _open(self, index: int, entry: BaseMessage) -> Iterator[tuple[BaseMessage, None]]:
         if isinstance(entry, AIMessage):
             self._note("opened", index, "the conversation starts with an AI message")
             made = derived_id("repair", "opening", anchor(entry))
-            yield HumanMessage(OPENING, id=made, additional_kwargs={REFOLD_KEY: {"kind": "repair"}})
+            yield HumanMessage(OPENING, id=made, additional_kwargs={REFOLD_KEY: {"kind": "repair"}}), None
 
     def _note(self, kind: RepairKind, index: int, detail: str, call_id: str | None = None) -> None:
         self.repairs.append(Repair(kind=kind, index=self.sources[index], detail=detail, call_id=call_id))

@@ -15,6 +15,7 @@ from langchain_core.messages import AIMessage
 
 from refold.core.canonical import derived_id
 from refold.core.messages import Block, Call, blocks_of, unwrapped
+from refold.core.names import Seen
 from refold.core.repair.results import anchor
 from refold.core.validate.shape import GEMINI_SIGNATURES, TOOL_NAME
 
@@ -37,19 +38,21 @@ class ShownCall:
 class CallIds:
     """The call ids that a view has used so far. Ids made for it are derived from the message and the old id."""
 
-    used: set[str] = field(default_factory=set)
+    used: Seen
     made: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def fit(self, message: AIMessage, call: Call) -> str:
         """The call's own id where it is there and new, else a derived one that is new."""
         if call.id is not None and call.id not in self.used:
-            self.used.add(call.id)
+            self.used.add((call.id,))
             return call.id
         key = (anchor(message), call.id or "")
-        self.made[key] += 1
-        made = derived_id("repair", "call", *key, str(self.made[key]))
-        self.used.add(made)
-        return made
+        while True:
+            self.made[key] += 1
+            made = derived_id("repair", "call", *key, str(self.made[key]))
+            if made not in self.used:
+                self.used.add((made,))
+                return made
 
 
 def shown_calls(message: AIMessage, calls: Sequence[Call], ids: CallIds) -> tuple[ShownCall, ...]:

@@ -16,7 +16,7 @@ whole.
 
 from collections.abc import Iterator, Sequence
 
-from refold.core.messages import Block
+from refold.core.messages import Block, awaits_server_result
 from refold.core.validate.common import check_blank, check_first, check_void
 from refold.core.validate.pairing import check_pairing
 from refold.core.validate.shape import (
@@ -28,8 +28,6 @@ from refold.core.validate.shape import (
     made_by,
     trailing_reasoning,
 )
-
-_SERVER_CALLS = frozenset({"server_tool_use", "mcp_tool_use"})
 
 
 def check(shapes: Sequence[Shape], *, continues: bool) -> Iterator[Violation]:
@@ -83,17 +81,12 @@ def loose_server_blocks(shapes: Sequence[Shape]) -> Iterator[tuple[int, Block]]:
         for block in shape.blocks:
             if block.call_id is None:
                 continue
-            if _is_server_call(block, shape):
+            if awaits_server_result(shape.message, block):
                 if block.call_id in running:
                     yield running[block.call_id]
                 running[block.call_id] = (index, block)
             elif _is_server_result(block, shape) and running.pop(block.call_id, None) is None:
                 yield index, block
-
-
-def _is_server_call(block: Block, shape: Shape) -> bool:
-    standard = block.type == "server_tool_call" and made_by(shape.message) == "anthropic"
-    return block.type in _SERVER_CALLS or standard
 
 
 def _is_server_result(block: Block, shape: Shape) -> bool:

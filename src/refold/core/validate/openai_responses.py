@@ -10,6 +10,7 @@ same item id. System messages may stand anywhere but between a call and its resu
 from collections.abc import Iterator, Sequence
 
 from refold.core.messages import Block
+from refold.core.names import Seen
 from refold.core.validate.common import check_void
 from refold.core.validate.pairing import check_pairing
 from refold.core.validate.shape import Shape, Violation, is_reasoning_item, item_id, lacks_reasoning, trailing_reasoning
@@ -22,7 +23,7 @@ def check(shapes: Sequence[Shape]) -> Iterator[Violation]:
     """The violations, not in order."""
     yield from check_pairing(shapes, sent=_SENT, results=_RESULTS, unique=True)
     yield from check_void(shapes)
-    seen: set[str] = set()
+    seen = Seen()
     for index, shape in enumerate(shapes):
         if shape.role != "ai" or not shape.blocks:
             continue
@@ -37,7 +38,7 @@ def check(shapes: Sequence[Shape]) -> Iterator[Violation]:
             yield Violation(rule="duplicate-item-id", index=index, detail=detail)
 
 
-def repeated_items(blocks: Sequence[Block], seen: set[str]) -> tuple[str, ...]:
+def repeated_items(blocks: Sequence[Block], seen: Seen) -> tuple[str, ...]:
     """The item ids of a message that occurred before; adds its own to `seen`.
 
     Texts of one message item share its id, and so do the parts of one reasoning item when they stand together.
@@ -53,5 +54,5 @@ def repeated_items(blocks: Sequence[Block], seen: set[str]) -> tuple[str, ...]:
                 repeated.append(identity)
             here.add(identity)
         before = identity
-    seen |= here
+    seen.add(here)
     return tuple(repeated)
