@@ -7,6 +7,7 @@
     ├── SummaryError                 the summariser gave nothing usable
     ├── FoldVetoedError              a `before_fold` hook refused a fold that the request cannot do without
     ├── SessionFormatError           a recorded session that no importer recognises
+    ├── ReplayMismatchError          a replay that did not reproduce the recorded log
     ├── FilesError                   storage of artifacts
     │   ├── PathError                a path that is refused (traversal, NUL, reserved, too long; also a ValueError)
     │   ├── FileMissingError         nothing is stored there (also a FileNotFoundError)
@@ -102,6 +103,12 @@ class SessionFormatError(RefoldError):
     """A file is no recorded session of a known format."""
 
     exit_code = 2
+
+
+class ReplayMismatchError(RefoldError):
+    """A replayed agent did something else than the recorded one; the message says where."""
+
+    exit_code = 7
 
 
 class FilesError(RefoldError):
