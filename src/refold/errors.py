@@ -19,7 +19,8 @@
         ├── HeadMovedError           another writer extended the thread first
         ├── SchemaVersionError       the database was written by a newer refold
         ├── CorruptionError          a stored value does not match its hash
-        └── DatabaseUnavailableError locked, full, read-only, lost or timed out
+        ├── DatabaseUnavailableError locked, full, read-only, lost or timed out
+        └── MigrationError           what was migrated does not read back as it was
 
 A driver's own error is always the `__cause__`. Messages say what to do next.
 """
@@ -171,3 +172,7 @@ class CorruptionError(CheckpointError):
 
 class DatabaseUnavailableError(CheckpointError):
     """The database is locked, full, read-only, lost or timed out; the message says which and what to do."""
+
+
+class MigrationError(CheckpointError):
+    """Checkpoints that a migration copied do not read back as the source has them. The source was not changed."""

@@ -1,0 +1,119 @@
+"""`refold threads`: the threads of a database of refold's savers or LangGraph's, and the messages of one."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from refold.cli.database import HELP, existing, kind_of, serde_of_environment
+from refold.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from refold.checkpoint.migrate.databases import Kind
+    from refold.checkpoint.migrate.saved import Place, Source
+
+
+@dataclass(kw_only=True)
+class _Thread:
+    namespaces: int = 0
+    checkpoints: int = 0
+    head: "Place | None" = None
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("threads")(threads)
+
+
+def threads(
+    database: Annotated[str, typer.Argument(help=HELP)],
+    thread: Annotated[
+        str | None, typer.Option("--messages", help="Print the messages of this thread, one JSON object a line.")
+    ] = None,
+    channel: Annotated[str, typer.Option("--channel", help="The channel that holds the messages.")] = "messages",
+    langgraph: Annotated[
+        bool, typer.Option("--langgraph", help="Read LangGraph's tables where the database has both kinds.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")] = False,
+) -> None:
+    """List the threads of a database, or print the messages of one, whatever kind of channel it was written with."""
+    from refold.checkpoint.migrate.databases import open_source
+
+    found = existing(database)
+    kind: Kind = kind_of(found, wanted="langgraph" if langgraph else "refold" if "refold" in found.kinds else None)
+    with open_source(found, kind, serde_of_environment()) as source:
+        if thread is not None:
+            for line in _messages(source, thread, channel):
+                typer.echo(json.dumps(line, ensure_ascii=False))
+        else:
+            _show(source, _threads(source), as_json=as_json)
+
+
+def _threads(source: "Source") -> dict[str, _Thread]:
+    found: dict[str, _Thread] = {}
+    namespace: tuple[str, str] | None = None
+    for place, _ in source.index():  # in the order of threads, namespaces and age
+        known = found.setdefault(place.thread_id, _Thread())
+        known.checkpoints += 1
+        if namespace != (place.thread_id, place.checkpoint_ns):
+            namespace = (place.thread_id, place.checkpoint_ns)
+            known.namespaces += 1
+        if place.checkpoint_ns == "" or known.head is None:
+            known.head = place
+    return found
+
+
+def _show(source: "Source", found: dict[str, _Thread], *, as_json: bool) -> None:
+    rows: list[dict[str, object]] = []
+    for name, known in found.items():
+        saved = None if known.head is None else source.read(known.head)
+        newest = "" if saved is None else saved.tuple.checkpoint["ts"]
+        counts = {"checkpoints": known.checkpoints, "namespaces": known.namespaces}
+        rows.append({"thread": name, **counts, "newest": newest[:19]})
+    if as_json:
+        for row in rows:
+            typer.echo(json.dumps(row, ensure_ascii=False))
+        return
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("thread", overflow="fold")
+    for name in ("checkpoints", "namespaces", "newest"):
+        table.add_column(name, justify="right")
+    for row in rows:
+        table.add_row(*(Text(str(cell)) for cell in row.values()))
+    console = Console()
+    console.print(table)
+    console.print(f"{len(rows)} thread{'s' * (len(rows) != 1)}")
+
+
+def _messages(source: "Source", thread: str, channel: str) -> Sequence[dict[str, object]]:
+    from langchain_core.messages import BaseMessage
+    from langgraph.channels.delta import DeltaChannel
+    from langgraph.checkpoint.serde.types import _DeltaSnapshot
+
+    from refold.checkpoint.reducer import reduce_messages
+
+    known = _threads(source).get(thread)
+    saved = None if known is None or known.head is None else source.read(known.head)
+    if saved is None or known is None or known.head is None:
+        raise ConfigurationError(f"there is no thread {thread!r}; refold threads lists them")
+    values = saved.tuple.checkpoint["channel_values"]
+    if channel in values:
+        value = values[channel]
+        held = value.value if isinstance(value, _DeltaSnapshot) else value
+    elif channel in saved.tuple.checkpoint["channel_versions"]:
+        history = source.history(known.head, [channel])[channel]
+        log = DeltaChannel(reduce_messages, list).from_checkpoint(history.get("seed"))
+        log.replay_writes(history["writes"])
+        held = log.get()
+    else:
+        raise ConfigurationError(f"thread {thread!r} has no channel {channel!r}; name it: --channel NAME")
+    return [
+        item.model_dump(mode="json") if isinstance(item, BaseMessage) else {"value": repr(item)}
+        for item in (held if isinstance(held, list) else [held])
+    ]
