@@ -54,6 +54,13 @@ class Together(Effect[list[list[Row]]]):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Statement(Effect[None]):
+    """Run a statement of a schema or migration script."""
+
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Transaction(Effect[T], Generic[T]):
     """Run a program of statements atomically and give what it returns.
 

@@ -17,7 +17,7 @@ from langgraph.checkpoint.base import (
     ChannelVersions,
     Checkpoint,
     CheckpointMetadata,
-    get_serializable_checkpoint_metadata,
+    get_checkpoint_metadata,
 )
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
@@ -47,6 +47,7 @@ from refold.checkpoint.spaces import (
     find_head_gen,
     find_space_gen,
     fit_space_gen,
+    hold_space_gen,
     is_deleted_gen,
     note_deletion_gen,
     open_space_gen,
@@ -119,7 +120,7 @@ def put_gen(
     """
     parent = address_of(config)
     address = Address(thread=parent.thread, ns=parent.ns, checkpoint_id=checkpoint["id"])
-    full_metadata = get_serializable_checkpoint_metadata(config, metadata)
+    full_metadata = get_checkpoint_metadata(config, metadata)
     for _ in range(_ATTEMPTS):
         tip = yield from _tip_gen(ctx, parent)
         yield from _recall_lists_gen(ctx, tip, checkpoint["channel_values"])
@@ -286,7 +287,7 @@ def _drafts_in(cells: "Sequence[CellDraft] | object") -> list[Draft]:
 
 def _write_put_gen(ctx: Context, draft: PutDraft) -> Program[Written | Stale | Dropped]:
     address, checkpoint_id = draft.address, draft.address.checkpoint_id or ""
-    space = yield from find_space_gen(address.thread, address.ns)
+    space = yield from hold_space_gen(address.thread, address.ns)
     parent = None
     if draft.parent_id is not None and space is not None:
         parent = yield from find_checkpoint_gen(space, draft.parent_id)
@@ -302,6 +303,9 @@ def _write_put_gen(ctx: Context, draft: PutDraft) -> Program[Written | Stale | D
         space = yield from fit_space_gen(space, draft.parent_id)
     if ctx.exclusive:
         yield from _check_head_gen(address, space, draft)
+    existing = yield from find_checkpoint_gen(space, checkpoint_id)
+    if existing is not None:
+        yield from Select(statement="checkpoint_hold", args={"seq": existing.seq})
     ids = yield from store_gen(ctx, _drafts_in(draft.cells.values()))
     cells, lists = yield from _settle_cells_gen(ctx, draft.cells, ids)
     header = _with_cells(draft.header, cells)
@@ -311,7 +315,6 @@ def _write_put_gen(ctx: Context, draft: PutDraft) -> Program[Written | Stale | D
     if draft.parent_id is not None:  # a parent that is not stored keeps its place, so that the link is not lost
         parent_seq = parent.seq if parent is not None else (yield from _await_gen(space, draft.parent_id))
     row = {"state": LISTED, "parent": parent_seq, "run": run, "template": template, "data": data}
-    existing = yield from find_checkpoint_gen(space, checkpoint_id)
     if existing is None:
         packed = pack_id(checkpoint_id, wide=space.wide)
         added = yield from Select(statement="checkpoint_add", args={**row, "space": space.id, "id": packed})
@@ -458,7 +461,7 @@ def _awaited_gen(address: Address, checkpoint_id: str) -> Program[int | None]:
     thread was deleted since."""
     space = yield from find_space_gen(address.thread, address.ns)
     row = None if space is None else (yield from find_checkpoint_gen(space, checkpoint_id))
-    if row is not None:
+    if row is not None and (yield from Select(statement="checkpoint_hold", args={"seq": row.seq})):
         return row.seq
     if (yield from is_deleted_gen(address.thread, checkpoint_id)):
         return None

@@ -22,7 +22,7 @@ from refold.checkpoint.spaces import (
     HIDDEN,
     LISTED,
     Space,
-    find_space_gen,
+    hold_space_gen,
     note_deletion_gen,
     read_row,
     unpack_id,
@@ -87,6 +87,7 @@ def _delete_thread_gen(thread: str) -> Program[int]:
     removed, newest = 0, ""
     spaces = yield from _spaces_gen(thread)
     for space, _ in spaces:
+        yield from Select(statement="space_lock", args={"space": space.id})
         nodes = yield from _nodes_gen(space)
         removed += len(nodes)
         newest = max([newest, *(node.checkpoint_id for node in nodes)])
@@ -166,6 +167,7 @@ def _prune_thread_gen(ctx: Context, thread: str, retention: Retention) -> Progra
     removed = 0
     gone: set[tuple[str, str]] = set()  # (namespace, checkpoint id) of what is no longer listed
     for space, ns in spaces:
+        yield from Select(statement="space_lock", args={"space": space.id})
         nodes = yield from _nodes_gen(space)
         if (yield from _is_of_gone_call_gen(ctx, space, ns, nodes, gone)):
             yield from _delete_space_gen(space)
@@ -246,6 +248,7 @@ def _run_spaces_gen(names: Sequence[bytes]) -> Program[Sequence[tuple[int, int, 
 
 
 def _delete_run_gen(ctx: Context, space: Space, run: int) -> Program[int]:
+    yield from Select(statement="space_lock", args={"space": space.id})
     rows = yield from Select(statement="run_checkpoints", args={"space": space.id, "run": run})
     ours = {cast("int", row[0]) for row in rows}
     nodes = yield from _nodes_gen(space)
@@ -341,7 +344,7 @@ def copy_thread_gen(ctx: Context, source: str, target: str) -> Program[None]:
 def _copy_thread_gen(source: str, target: str) -> Program[None]:
     for space, ns in (yield from _spaces_gen(source)):
         yield from Select(statement="space_add", args={"thread": target, "ns": ns, "wide": int(space.wide)})
-        copy = yield from find_space_gen(target, ns)
+        copy = yield from hold_space_gen(target, ns)
         assert copy is not None, "a space that was just added is there"
         if one((yield from Select(statement="checkpoint_keys", args={"space": copy.id}))) is not None:
             raise ConfigurationError(

@@ -93,19 +93,23 @@ def find_space_gen(thread: str, ns: str) -> Program[Space | None]:
     return None if row is None else Space(id=cast("int", row[0]), wide=bool(row[1]))
 
 
-def open_space_gen(thread: str, ns: str, checkpoint_id: str) -> Program[Space]:
-    """The space, made if needed, held for writing, and able to hold the id. Needs a write transaction."""
-    fits = is_canonical_uuid(checkpoint_id)
+def hold_space_gen(thread: str, ns: str) -> Program[Space | None]:
+    """The space if it is there, held for writing: it is neither extended nor deleted by another meanwhile."""
     space = yield from find_space_gen(thread, ns)
     if space is None:
-        yield from Select(statement="space_add", args={"thread": thread, "ns": ns, "wide": 0 if fits else 1})
-        space = yield from find_space_gen(thread, ns)
-    if space is None:
-        raise AssertionError("a space that was just added is there")
+        return None
     row = one((yield from Select(statement="space_lock", args={"space": space.id})))
-    if row is None:  # deleted between the two statements; the driver's isolation makes this a repeat, not a loop
-        return (yield from open_space_gen(thread, ns, checkpoint_id))
-    return (yield from fit_space_gen(Space(id=space.id, wide=bool(row[1])), checkpoint_id))
+    return None if row is None else Space(id=space.id, wide=bool(row[1]))
+
+
+def open_space_gen(thread: str, ns: str, checkpoint_id: str) -> Program[Space]:
+    """The space, made if needed, held for writing, and able to hold the id. Needs a write transaction."""
+    space = yield from hold_space_gen(thread, ns)
+    while space is None:  # made by us, or by another since; only a deletion in between makes this go round again
+        wide = 0 if is_canonical_uuid(checkpoint_id) else 1
+        yield from Select(statement="space_add", args={"thread": thread, "ns": ns, "wide": wide})
+        space = yield from hold_space_gen(thread, ns)
+    return (yield from fit_space_gen(space, checkpoint_id))
 
 
 def fit_space_gen(space: Space, checkpoint_id: str) -> Program[Space]:

@@ -18,6 +18,10 @@ INSERT INTO refold_space (thread, ns, wide) VALUES (:thread, :ns, :wide) ON CONF
 -- One writer at a time extends a space (SQLite has one writer anyway).
 SELECT id, wide FROM refold_space WHERE id = :space;
 
+-- name: checkpoint_hold
+-- Hold a checkpoint's row while its writes change (SQLite has one writer anyway). No row: it is gone.
+SELECT seq FROM refold_checkpoint WHERE seq = :seq;
+
 -- name: space_widen
 UPDATE refold_space SET wide = 1 WHERE id = :space;
 
@@ -276,3 +280,7 @@ SELECT checkpoint, template FROM refold_task_write WHERE checkpoint IN (:keys);
 
 -- name: checkpoint_count
 SELECT count(*) FROM refold_checkpoint;
+
+-- name: has_tables
+-- A row where the tables are.
+SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'refold_meta';

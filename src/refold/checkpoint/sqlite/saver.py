@@ -63,8 +63,14 @@ class SqliteSaver(SyncSaver):
         timeout: float = 30.0,
     ) -> Iterator["SqliteSaver"]:
         """A saver on a path or `file:` URI, closed at the end. `timeout`: seconds to wait for another writer."""
-        with closing(connect(conn_string, timeout=timeout)) as connection:
-            yield cls(connection, serde=serde, exclusive=exclusive)
+        saver = cls(connect(conn_string, timeout=timeout), serde=serde, exclusive=exclusive)
+        with closing(saver):
+            yield saver
+
+    def close(self) -> None:
+        """Close the connection, after the call that is using it. Unlike leaving a saver whose connection is yours."""
+        with self._driver.exclusively() as connection:
+            connection.close()
 
     def setup(self) -> None:
         """Make or migrate the tables, and check format and key. Done by the first call of any method.

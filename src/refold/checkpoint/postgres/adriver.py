@@ -1,0 +1,142 @@
+"""Answers effects on Postgres from coroutines: `driver`, awaited."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeAlias, cast
+
+import psycopg
+from psycopg.pq import TransactionStatus
+from psycopg.rows import tuple_row
+from psycopg_pool import AsyncConnectionPool
+
+from refold.checkpoint.effects import (
+    Args,
+    Barrier,
+    Row,
+    Select,
+    SelectEach,
+    SelectIn,
+    Statement,
+    Together,
+    Transaction,
+    Vacuum,
+)
+from refold.checkpoint.postgres.driver import (
+    ATTEMPTS,
+    BEGIN_READ,
+    BEGIN_WRITE,
+    VACUUMED,
+    WAIT,
+    check_connection,
+    load_statements,
+    texts_for,
+)
+from refold.checkpoint.postgres.errors import REPEAT, typed_errors
+from refold.core.program import Effect, arun
+
+AsyncSource: TypeAlias = "psycopg.AsyncConnection[Any] | AsyncConnectionPool[psycopg.AsyncConnection[Any]]"
+
+
+class AsyncPostgresDriver:
+    """A connection, used by one task at a time, or a pool."""
+
+    def __init__(self, source: AsyncSource) -> None:
+        self.source = source
+        self._statements = load_statements()
+        self._lock = asyncio.Lock()
+
+    async def handle(self, effect: Effect[object]) -> object:
+        """Answer an effect of a procedure: transactions and maintenance."""
+        match effect:
+            case Transaction():
+                with typed_errors():
+                    return await self._transact(cast("Transaction[object]", effect))
+            case Barrier():
+                return await self._alone(WAIT)
+            case Vacuum():
+                return await self._alone(VACUUMED)
+            case _:
+                raise TypeError(f"{type(effect).__name__} is no effect of a saver")
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator["psycopg.AsyncConnection[Any]"]:
+        """A connection for one use."""
+        if isinstance(self.source, AsyncConnectionPool):
+            async with self.source.connection() as connection:
+                yield connection
+        else:
+            async with self._lock:
+                yield self.source
+
+    async def _alone(self, statements: Sequence[str]) -> None:
+        """Statements that must not be in a transaction block, each on its own."""
+        with typed_errors():
+            async with self.connection() as connection:
+                check_connection(connection)
+                for statement in statements:
+                    await connection.execute(cast("Any", statement), prepare=False)
+
+    async def _transact(self, transaction: Transaction[object]) -> object:
+        begin = BEGIN_WRITE if transaction.write else BEGIN_READ
+        stale = self.source.max_size if isinstance(self.source, AsyncConnectionPool) else 0
+        for attempt in range(ATTEMPTS + stale):
+            begun = False
+            try:
+                async with self.connection() as connection:
+                    check_connection(connection)
+                    for text in texts_for(connection, begin):
+                        await connection.execute(cast("Any", text), prepare=False)
+                    begun = True
+                    return await self._run(connection, transaction)
+            except REPEAT:
+                if attempt >= ATTEMPTS - 1:
+                    raise
+            except psycopg.OperationalError:  # a pooled connection that the server closed long ago: nothing was begun
+                if begun or attempt >= stale:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _run(self, connection: "psycopg.AsyncConnection[Any]", transaction: Transaction[object]) -> object:
+        try:
+            answer = await arun(transaction.program(), lambda effect: self._statement(connection, effect))
+            await connection.execute("COMMIT")
+        except BaseException:
+            if not connection.closed and connection.info.transaction_status != TransactionStatus.IDLE:
+                await connection.rollback()
+            raise
+        return answer
+
+    async def _statement(self, connection: "psycopg.AsyncConnection[Any]", effect: Effect[object]) -> object:
+        match effect:
+            case Select(statement=name, args=args):
+                return await self._fetch(connection, name, args)
+            case SelectIn(statement=name, keys=keys, args=args):
+                return await self._fetch(connection, name, {**args, "keys": [*keys]}) if keys else []
+            case SelectEach(statement=name, rows=rows):
+                return await self._fetch_all(connection, [(name, args) for args in rows])
+            case Together(selects=selects):
+                return await self._fetch_all(connection, [(select.statement, select.args) for select in selects])
+            case Statement(text=text):
+                await connection.execute(cast("Any", text), prepare=False)
+                return None
+            case _:
+                raise TypeError(f"{type(effect).__name__} is no statement")
+
+    async def _fetch(
+        self, connection: "psycopg.AsyncConnection[Any]", name: str, args: Mapping[str, object]
+    ) -> list[Row]:
+        async with connection.cursor(binary=True, row_factory=tuple_row) as cursor:
+            await cursor.execute(cast("Any", self._statements[name]), args)
+            return await cursor.fetchall() if cursor.description is not None else []
+
+    async def _fetch_all(
+        self, connection: "psycopg.AsyncConnection[Any]", selects: Sequence[tuple[str, Args]]
+    ) -> list[list[Row]]:
+        if len(selects) < 2:
+            return [await self._fetch(connection, name, args) for name, args in selects]
+        async with connection.pipeline():
+            cursors = [connection.cursor(binary=True, row_factory=tuple_row) for _ in selects]
+            for cursor, (name, args) in zip(cursors, selects, strict=True):
+                await cursor.execute(cast("Any", self._statements[name]), args)
+            return [await cursor.fetchall() if cursor.description is not None else [] for cursor in cursors]

@@ -1,0 +1,163 @@
+"""Answers effects on Postgres, blocking.
+
+A write transaction runs at READ COMMITTED and takes the rows that it depends on (`FOR UPDATE` in the statements that
+say so); it holds a shared advisory lock, which is what a collection's barrier waits for. A read transaction is one
+snapshot. After a deadlock or a serialization failure the transaction is run again. Writers of different threads share
+no lock but that shared one.
+"""
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, TypeAlias, cast
+
+import psycopg
+from psycopg.pq import PipelineStatus, TransactionStatus
+from psycopg.rows import tuple_row
+from psycopg_pool import ConnectionPool
+
+from refold.checkpoint.effects import (
+    Args,
+    Barrier,
+    Row,
+    Select,
+    SelectEach,
+    SelectIn,
+    Statement,
+    Together,
+    Transaction,
+    Vacuum,
+)
+from refold.checkpoint.postgres.errors import REPEAT, typed_errors
+from refold.checkpoint.sql import named_blocks, percent_style, read_sql
+from refold.core.program import Effect, run
+from refold.errors import ConfigurationError
+
+Source: TypeAlias = "psycopg.Connection[Any] | ConnectionPool[psycopg.Connection[Any]]"
+
+ADVISORY_KEY: Final = 0x7265666F6C640001  # "refold", 1
+BEGIN_READ: Final = ("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",)
+BEGIN_WRITE: Final = ("BEGIN", f"SELECT pg_advisory_xact_lock_shared({ADVISORY_KEY})")
+WAIT: Final = (f"SELECT pg_advisory_lock({ADVISORY_KEY})", f"SELECT pg_advisory_unlock({ADVISORY_KEY})")
+VACUUMED: Final = ("VACUUM refold_blob, refold_checkpoint, refold_task_write, refold_segment, refold_pack, refold_log",)
+ATTEMPTS: Final = 6
+
+
+def load_statements() -> Mapping[str, str]:
+    """The statements in psycopg's spelling."""
+    blocks = named_blocks(read_sql("postgres", "queries.sql"))
+    return {name: percent_style(text) for name, text in blocks.items()}
+
+
+def check_connection(connection: "psycopg.Connection[Any] | psycopg.AsyncConnection[Any]") -> None:
+    """Raises `ConfigurationError` for a connection that would keep what the saver writes from being committed."""
+    if not connection.autocommit:
+        raise ConfigurationError("the connection must be in autocommit mode: connect(..., autocommit=True)")
+    if connection.info.transaction_status not in (TransactionStatus.IDLE, TransactionStatus.UNKNOWN):
+        raise ConfigurationError("the connection has an open transaction of its own: commit it first")
+
+
+def texts_for(
+    connection: "psycopg.Connection[Any] | psycopg.AsyncConnection[Any]", texts: Sequence[str]
+) -> Sequence[str]:
+    """Several statements in one round trip; in a pipeline of the caller's, which takes no joined ones, one by one."""
+    return texts if connection.info.pipeline_status != PipelineStatus.OFF else ["; ".join(texts)]
+
+
+class PostgresDriver:
+    """A connection, used by one thread at a time, or a pool, used by as many as it has connections."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self._statements = load_statements()
+        self._lock = threading.RLock()
+
+    def handle(self, effect: Effect[object]) -> object:
+        """Answer an effect of a procedure: transactions and maintenance."""
+        match effect:
+            case Transaction():
+                with typed_errors():
+                    return self._transact(cast("Transaction[object]", effect))
+            case Barrier():
+                return self._alone(WAIT)
+            case Vacuum():
+                return self._alone(VACUUMED)
+            case _:
+                raise TypeError(f"{type(effect).__name__} is no effect of a saver")
+
+    @contextmanager
+    def connection(self) -> Iterator["psycopg.Connection[Any]"]:
+        """A connection for one use."""
+        if isinstance(self.source, ConnectionPool):
+            with self.source.connection() as connection:
+                yield connection
+        else:
+            with self._lock:
+                yield self.source
+
+    def _alone(self, statements: Sequence[str]) -> None:
+        """Statements that must not be in a transaction block, each on its own."""
+        with typed_errors(), self.connection() as connection:
+            check_connection(connection)
+            for statement in statements:
+                connection.execute(cast("Any", statement), prepare=False)
+
+    def _transact(self, transaction: Transaction[object]) -> object:
+        begin = BEGIN_WRITE if transaction.write else BEGIN_READ
+        stale = self.source.max_size if isinstance(self.source, ConnectionPool) else 0
+        for attempt in range(ATTEMPTS + stale):
+            begun = False
+            try:
+                with self.connection() as connection:
+                    check_connection(connection)
+                    for text in texts_for(connection, begin):
+                        connection.execute(cast("Any", text), prepare=False)
+                    begun = True
+                    return self._run(connection, transaction)
+            except REPEAT:
+                if attempt >= ATTEMPTS - 1:
+                    raise
+            except psycopg.OperationalError:  # a pooled connection that the server closed long ago: nothing was begun
+                if begun or attempt >= stale:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
+
+    def _run(self, connection: "psycopg.Connection[Any]", transaction: Transaction[object]) -> object:
+        try:
+            answer = run(transaction.program(), lambda effect: self._statement(connection, effect))
+            connection.execute("COMMIT")
+        except BaseException:
+            if not connection.closed and connection.info.transaction_status != TransactionStatus.IDLE:
+                connection.rollback()
+            raise
+        return answer
+
+    def _statement(self, connection: "psycopg.Connection[Any]", effect: Effect[object]) -> object:
+        match effect:
+            case Select(statement=name, args=args):
+                return self._fetch(connection, name, args)
+            case SelectIn(statement=name, keys=keys, args=args):
+                return self._fetch(connection, name, {**args, "keys": [*keys]}) if keys else []
+            case SelectEach(statement=name, rows=rows):
+                return self._fetch_all(connection, [(name, args) for args in rows])
+            case Together(selects=selects):
+                return self._fetch_all(connection, [(select.statement, select.args) for select in selects])
+            case Statement(text=text):
+                connection.execute(cast("Any", text), prepare=False)
+                return None
+            case _:
+                raise TypeError(f"{type(effect).__name__} is no statement")
+
+    def _fetch(self, connection: "psycopg.Connection[Any]", name: str, args: Mapping[str, object]) -> list[Row]:
+        with connection.cursor(binary=True, row_factory=tuple_row) as cursor:
+            cursor.execute(cast("Any", self._statements[name]), args)
+            return cursor.fetchall() if cursor.description is not None else []
+
+    def _fetch_all(self, connection: "psycopg.Connection[Any]", selects: Sequence[tuple[str, Args]]) -> list[list[Row]]:
+        if len(selects) < 2:
+            return [self._fetch(connection, name, args) for name, args in selects]
+        with connection.pipeline():
+            cursors = [connection.cursor(binary=True, row_factory=tuple_row) for _ in selects]
+            for cursor, (name, args) in zip(cursors, selects, strict=True):
+                cursor.execute(cast("Any", self._statements[name]), args)
+            return [cursor.fetchall() if cursor.description is not None else [] for cursor in cursors]

@@ -1,0 +1,288 @@
+-- Statements of the savers' programs. The SQLite file has the same names, parameters and columns.
+
+-- name: meta_get
+-- One fact about the database.
+SELECT value FROM refold_meta WHERE key = :key;
+
+-- name: meta_put
+-- Keep the first value of a fact.
+INSERT INTO refold_meta (key, value) VALUES (:key, :value) ON CONFLICT (key) DO NOTHING;
+
+-- name: space_get
+SELECT id, wide FROM refold_space WHERE thread = :thread AND ns = :ns;
+
+-- name: space_add
+INSERT INTO refold_space (thread, ns, wide) VALUES (:thread, :ns, :wide) ON CONFLICT (thread, ns) DO NOTHING;
+
+-- name: space_lock
+-- One writer at a time extends a space.
+SELECT id, wide FROM refold_space WHERE id = :space FOR UPDATE;
+
+-- name: checkpoint_hold
+-- Hold a checkpoint's row while its writes change. No row: it is gone.
+SELECT seq FROM refold_checkpoint WHERE seq = :seq FOR NO KEY UPDATE;
+
+-- name: space_widen
+UPDATE refold_space SET wide = 1 WHERE id = :space;
+
+-- name: spaces_of_thread
+SELECT id, thread, ns, wide FROM refold_space WHERE thread = :thread ORDER BY id;
+
+-- name: spaces_all
+SELECT id, thread, ns, wide FROM refold_space ORDER BY id;
+
+-- name: threads_after
+-- Threads in order of name, a page at a time.
+SELECT DISTINCT thread FROM refold_space WHERE thread > :after ORDER BY thread LIMIT :count;
+
+-- name: space_delete
+DELETE FROM refold_space WHERE id = :space;
+
+-- name: checkpoint_get
+-- One checkpoint by id, hidden ones too.
+SELECT c.seq, c.id, c.state, c.parent, c.run, c.template, c.data, p.id
+FROM refold_checkpoint c LEFT JOIN refold_checkpoint p ON p.seq = c.parent
+WHERE c.space = :space AND c.id = :id;
+
+-- name: checkpoint_head
+-- The newest listed checkpoint of a space.
+SELECT c.seq, c.id, c.state, c.parent, c.run, c.template, c.data, p.id
+FROM refold_checkpoint c LEFT JOIN refold_checkpoint p ON p.seq = c.parent
+WHERE c.space = :space AND c.state = 0 ORDER BY c.id DESC LIMIT 1;
+
+-- name: checkpoint_page
+-- Listed checkpoints of a space that are older than an id, newest first.
+SELECT c.seq, c.id, c.state, c.parent, c.run, c.template, c.data, p.id
+FROM refold_checkpoint c LEFT JOIN refold_checkpoint p ON p.seq = c.parent
+WHERE c.space = :space AND c.state = 0 AND c.id < :before ORDER BY c.id DESC LIMIT :count;
+
+-- name: checkpoint_first_page
+SELECT c.seq, c.id, c.state, c.parent, c.run, c.template, c.data, p.id
+FROM refold_checkpoint c LEFT JOIN refold_checkpoint p ON p.seq = c.parent
+WHERE c.space = :space AND c.state = 0 ORDER BY c.id DESC LIMIT :count;
+
+-- name: checkpoint_keys
+-- Every checkpoint of a space, newest first: what a plan of deletion needs.
+SELECT seq, id, state, parent, template FROM refold_checkpoint WHERE space = :space ORDER BY id DESC;
+
+-- name: checkpoint_rows
+-- Rows by seq.
+SELECT c.seq, c.id, c.state, c.parent, c.run, c.template, c.data, p.id
+FROM refold_checkpoint c LEFT JOIN refold_checkpoint p ON p.seq = c.parent
+WHERE c.seq = ANY(:keys);
+
+-- name: checkpoint_chain
+-- A checkpoint's ancestors, nearest first.
+WITH RECURSIVE chain (seq, parent, template, steps) AS (
+    SELECT p.seq, p.parent, p.template, 1
+    FROM refold_checkpoint c JOIN refold_checkpoint p ON p.seq = c.parent WHERE c.seq = :seq AND p.state < 2
+    UNION ALL
+    SELECT p.seq, p.parent, p.template, chain.steps + 1
+    FROM chain JOIN refold_checkpoint p ON p.seq = chain.parent WHERE p.state < 2 AND chain.steps < :count
+)
+SELECT seq, template FROM chain ORDER BY steps;
+
+-- name: checkpoint_add
+INSERT INTO refold_checkpoint (space, id, state, parent, run, template, data)
+VALUES (:space, :id, :state, :parent, :run, :template, :data) RETURNING seq;
+
+-- name: checkpoint_set
+UPDATE refold_checkpoint SET state = :state, parent = :parent, run = :run, template = :template, data = :data
+WHERE seq = :seq;
+
+-- name: checkpoint_state
+UPDATE refold_checkpoint SET state = :state WHERE seq = :seq;
+
+-- name: checkpoint_reid
+UPDATE refold_checkpoint SET id = :id WHERE seq = :seq;
+
+-- name: checkpoint_orphan
+-- A checkpoint whose parent goes has none any more.
+UPDATE refold_checkpoint SET parent = NULL WHERE seq = :seq;
+
+-- name: checkpoint_delete
+DELETE FROM refold_checkpoint WHERE seq = :seq;
+
+-- name: checkpoints_delete_space
+DELETE FROM refold_checkpoint WHERE space = :space;
+
+-- name: checkpoint_scan
+-- All checkpoints in the order of seq, a page at a time.
+SELECT seq, space, id, template, data FROM refold_checkpoint WHERE seq > :after ORDER BY seq LIMIT :count;
+
+-- name: checkpoint_scan_space
+SELECT seq, id, state, parent, run, template, data FROM refold_checkpoint WHERE space = :space ORDER BY seq;
+
+-- name: run_get
+SELECT id FROM refold_run WHERE name = :name AND space = :space;
+
+-- name: run_add
+INSERT INTO refold_run (name, space) VALUES (:name, :space) ON CONFLICT (name, space) DO NOTHING;
+
+-- name: run_spaces
+SELECT r.id, r.space, s.wide FROM refold_run r JOIN refold_space s ON s.id = r.space WHERE r.name = ANY(:keys);
+
+-- name: run_checkpoints
+SELECT seq FROM refold_checkpoint WHERE space = :space AND run = :run;
+
+-- name: runs_of_space
+SELECT id, name FROM refold_run WHERE space = :space;
+
+-- name: runs_delete_space
+DELETE FROM refold_run WHERE space = :space;
+
+-- name: write_get
+SELECT template, data FROM refold_task_write WHERE checkpoint = :checkpoint AND task = :task;
+
+-- name: write_put
+INSERT INTO refold_task_write (checkpoint, task, template, data) VALUES (:checkpoint, :task, :template, :data)
+ON CONFLICT (checkpoint, task) DO UPDATE SET template = excluded.template, data = excluded.data;
+
+-- name: writes_of
+SELECT checkpoint, task, template, data FROM refold_task_write WHERE checkpoint = ANY(:keys);
+
+-- name: writes_delete
+DELETE FROM refold_task_write WHERE checkpoint = :checkpoint;
+
+-- name: writes_delete_space
+DELETE FROM refold_task_write WHERE checkpoint IN (SELECT seq FROM refold_checkpoint WHERE space = :space);
+
+-- name: write_scan
+-- All rows of writes, a page of checkpoints at a time.
+SELECT w.checkpoint, w.task, w.template, w.data, c.id, c.space
+FROM refold_task_write w JOIN refold_checkpoint c ON c.seq = w.checkpoint
+WHERE w.checkpoint > :after AND w.checkpoint <= :upto ORDER BY w.checkpoint;
+
+-- name: write_upto
+-- The last checkpoint of the next page of writes.
+SELECT max(checkpoint) FROM (
+    SELECT checkpoint FROM refold_task_write WHERE checkpoint > :after ORDER BY checkpoint LIMIT :count
+) page;
+
+-- name: blob_find
+-- Which of some hashes are stored, and which of those a collection wants to remove.
+SELECT b.hash, b.id, d.blob FROM refold_blob b LEFT JOIN refold_doomed d ON d.blob = b.id WHERE b.hash = ANY(:keys);
+
+-- name: blob_rescue
+DELETE FROM refold_doomed WHERE blob = :blob RETURNING blob;
+
+-- name: blob_add
+INSERT INTO refold_blob (hash, codec, base, data) VALUES (:hash, :codec, :base, :data)
+ON CONFLICT (hash) DO NOTHING RETURNING hash, id;
+
+-- name: blob_get
+SELECT id, codec, base, data FROM refold_blob WHERE id = ANY(:keys);
+
+-- name: blob_hashes
+SELECT id, hash, codec, base FROM refold_blob WHERE id = ANY(:keys);
+
+-- name: blob_scan
+SELECT id, hash, codec, base FROM refold_blob WHERE id > :after ORDER BY id LIMIT :count;
+
+-- name: blob_scan_bodies
+-- Leaves that are in no pack, have no base and are no templates, in the order of their ids: what compaction packs.
+SELECT id, codec, base, data FROM refold_blob
+WHERE id > :after AND (codec & 15) < 2 AND (codec & 80) = 0 ORDER BY id LIMIT :count;
+
+-- name: blob_repack
+UPDATE refold_blob SET codec = :codec, base = :base, data = NULL WHERE id = :id;
+
+-- name: blob_delete
+DELETE FROM refold_blob WHERE id = :blob;
+
+-- name: blob_packed_in
+SELECT id, codec FROM refold_blob WHERE (codec & 15) = 3 AND base = :pack;
+
+-- name: pack_get
+SELECT id, codec, data FROM refold_pack WHERE id = ANY(:keys);
+
+-- name: pack_add
+INSERT INTO refold_pack (codec, data) VALUES (:codec, :data) RETURNING id;
+
+-- name: pack_delete
+DELETE FROM refold_pack WHERE id = :pack;
+
+-- name: log_get
+SELECT parent, prefix, depth FROM refold_log WHERE id = :log;
+
+-- name: log_lock
+-- Hold a log while it grows.
+SELECT parent, prefix, depth FROM refold_log WHERE id = :log FOR UPDATE;
+
+-- name: log_add
+INSERT INTO refold_log (parent, prefix, depth) VALUES (:parent, :prefix, :depth) RETURNING id;
+
+-- name: log_delete
+DELETE FROM refold_log WHERE id = :log;
+
+-- name: log_scan
+SELECT id, parent, prefix FROM refold_log WHERE id > :after ORDER BY id LIMIT :count;
+
+-- name: log_segments
+-- The segments of a log up to a length, its ancestors' included, with the length that counts for each.
+WITH RECURSIVE chain (id, parent, prefix, upto) AS (
+    SELECT id, parent, prefix, CAST(:length AS bigint) FROM refold_log WHERE id = :log
+    UNION ALL
+    SELECT l.id, l.parent, l.prefix, least(chain.prefix, chain.upto) FROM chain JOIN refold_log l ON l.id = chain.parent
+)
+SELECT s.log, s.start, chain.upto, s.codec, s.data FROM chain JOIN refold_segment s ON s.log = chain.id
+WHERE s.start < chain.upto ORDER BY s.start;
+
+-- name: segment_tail
+SELECT start, codec, data FROM refold_segment WHERE log = :log ORDER BY start DESC LIMIT 1;
+
+-- name: segment_put
+INSERT INTO refold_segment (log, start, codec, data) VALUES (:log, :start, :codec, :data)
+ON CONFLICT (log, start) DO UPDATE SET codec = excluded.codec, data = excluded.data;
+
+-- name: segments_delete
+DELETE FROM refold_segment WHERE log = :log;
+
+-- name: doom
+INSERT INTO refold_doomed (blob) VALUES (:blob) ON CONFLICT (blob) DO NOTHING;
+
+-- name: meta_set
+INSERT INTO refold_meta (key, value) VALUES (:key, :value) ON CONFLICT (key) DO UPDATE SET value = excluded.value;
+
+-- name: meta_from
+-- Facts whose key begins with a prefix, as a range.
+SELECT key, value FROM refold_meta WHERE key >= :start AND key < :stop ORDER BY key LIMIT :count;
+
+-- name: meta_delete
+DELETE FROM refold_meta WHERE key = :key;
+
+-- name: counts
+-- Rows of each table.
+SELECT (SELECT count(DISTINCT thread) FROM refold_space), (SELECT count(*) FROM refold_space),
+    (SELECT count(*) FROM refold_checkpoint WHERE state = 0), (SELECT count(*) FROM refold_checkpoint WHERE state = 1),
+    (SELECT count(*) FROM refold_task_write), (SELECT count(*) FROM refold_blob), (SELECT count(*) FROM refold_pack),
+    (SELECT count(*) FROM refold_log), (SELECT coalesce(sum(octet_length(data)), 0)::bigint FROM refold_blob),
+    (SELECT coalesce(sum(octet_length(data)), 0)::bigint FROM refold_pack);
+
+-- name: size
+-- Bytes of the tables with their indexes.
+SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class
+WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace AND relname LIKE 'refold~_%' ESCAPE '~';
+
+-- name: space_heads
+-- The newest listed checkpoint id of each space.
+SELECT DISTINCT ON (space) space, id FROM refold_checkpoint WHERE state = 0 AND space = ANY(:keys)
+ORDER BY space, id DESC;
+
+-- name: blob_bases
+-- The bases of some blobs that have one.
+SELECT id, base FROM refold_blob WHERE base IS NOT NULL AND (codec & 15) <> 3 AND id = ANY(:keys);
+
+-- name: checkpoint_parent
+UPDATE refold_checkpoint SET parent = :parent WHERE seq = :seq;
+
+-- name: write_templates
+-- Which channels were written at some checkpoints: a template says.
+SELECT checkpoint, template FROM refold_task_write WHERE checkpoint = ANY(:keys);
+
+-- name: checkpoint_count
+SELECT count(*) FROM refold_checkpoint;
+
+-- name: has_tables
+-- A row where the tables are.
+SELECT 1 WHERE to_regclass('refold_meta') IS NOT NULL;
