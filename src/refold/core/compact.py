@@ -132,7 +132,7 @@ def compact_gen(job: Compaction, gauge: Gauge) -> Program[Pass]:
         denied = (len(made.deny_kinds), len(made.deny_keys))
         yield from _carry_out_gen(job, current, planned, made)
         if len(made.folds) > before:
-            current = _remeasured(gauge, made.folds)
+            current = _remeasured(gauge, _with_state(job, gauge, made))
         if denied == (len(made.deny_kinds), len(made.deny_keys)) and zone_of(current, situation) != "overflow":
             break
         if not job.force and zone_of(current, replace(situation, overflow=False)) in ("under", "soft"):
@@ -149,12 +149,7 @@ def compact_gen(job: Compaction, gauge: Gauge) -> Program[Pass]:
 
 def _finish_gen(job: Compaction, gauge: Gauge, made: _Made) -> Program[Pass]:
     """Add STATE, fill in the real numbers, ask the hook, and measure the window that results."""
-    if any(fold.kind in ("summary", "merge") for fold in made.folds):
-        window = _remeasured(gauge, made.folds).window
-        text = state_text(
-            window, job.facts, budget=round(job.policy.state_share * job.budget), recall=_recall(job, None)
-        )
-        made.folds.append(_fold(gauge, made, "state", {"text": text}))
+    made.folds = _with_state(job, gauge, made)
     if not made.folds:
         return Pass(gauge=gauge, folds=())
     result = _remeasured(gauge, made.folds)
@@ -173,6 +168,20 @@ def _finish_gen(job: Compaction, gauge: Gauge, made: _Made) -> Program[Pass]:
         },
     )  # fmt: skip
     return Pass(gauge=result, folds=tuple(final), vetoed=len(final) < len(made.folds))
+
+
+def _with_state(job: Compaction, gauge: Gauge, made: _Made) -> list[Fold]:
+    """The folds of a pass with the STATE that goes with its summaries; without it where it alone would not fit."""
+    if not any(fold.kind in ("summary", "merge") for fold in made.folds):
+        return made.folds
+    bare = _remeasured(gauge, made.folds)
+    text = state_text(
+        bare.window, job.facts, budget=round(job.policy.state_share * job.budget), recall=_recall(job, None)
+    )
+    folds = [*made.folds, _fold(gauge, made, "state", {"text": text})]
+    if bare.used <= job.budget < _remeasured(gauge, folds).used:
+        return made.folds
+    return folds
 
 
 def _without_orphans(folds: Sequence[Mapping[str, Json]]) -> list[Mapping[str, Json]]:
@@ -225,9 +234,7 @@ def store_gen(artifacts: Sequence[Artifact]) -> Program[FilesError | None]:
 
 def _span_gen(job: Compaction, gauge: Gauge, step: SummaryStep, made: _Made, *, must_fit: bool) -> Program[None]:
     """Archive a span, have it summarised, and fold it into a segment; or record why that failed."""
-    log = gauge.window.log
-    hidden = [index for index in range(step.start, step.stop) if index not in step.kept]
-    span = [log.messages[index] for index in hidden]
+    span = _source(job, gauge, step)
     path = yield from _archive_gen(job, gauge, step, made)
     if path is None and job.scope.log_reader is None:
         made.deny_kinds |= {"summary", "merge"}
@@ -250,6 +257,24 @@ def _span_gen(job: Compaction, gauge: Gauge, step: SummaryStep, made: _Made, *, 
     made.folds.append(_fold(gauge, made, step.kind, data))
 
 
+def _source(job: Compaction, gauge: Gauge, step: SummaryStep) -> list[BaseMessage]:
+    """What is summarised: the originals; for a merge whose originals do not fit one request, the segments that it
+    stands for and what is shown between them: originals merged again and again would cost the square of the thread."""
+    kept = frozenset(step.kept)
+    messages = gauge.window.log.messages
+    originals = [messages[index] for index in range(step.start, step.stop) if index not in kept]
+    room = job.summariser.limit // 2
+    if not step.merged or sum(job.summariser.meter.count(message).tokens for message in originals) <= room:
+        return originals
+    return [
+        entry.message
+        for entry in gauge.window.entries
+        if entry.kind in ("segment", "log", "item")
+        and step.start <= entry.start < step.stop
+        and entry.start not in kept
+    ]
+
+
 def segment_tokens(job: Compaction, step: SummaryStep) -> int:
     """The wished length of a summary's own text, in tokens: by policy, and never over a quarter of its source."""
     most = min(job.policy.summary_tokens, round(job.policy.summary_share * job.budget))
@@ -269,7 +294,7 @@ def _segment_data(
         appendix=found.appendix,
         quoted=quotable(log, step.start, step.stop, kept=step.kept),
         quote_budget=quote_budget,
-        messages=len(span),
+        messages=step.stop - step.start - len(step.kept),
         recall=_recall(job, path),
         floor=summary.route == "floor",
     )

@@ -25,6 +25,8 @@ _WORTH = 24
 """Tokens below which folding a single message is never worth an entry in the state."""
 _LEAST_SUMMARY = 0.05
 """Part of the budget that a summary must free: many small segments cost more than they save, unless all else failed."""
+_STATE_FRAME = 40
+"""Tokens of STATE besides what its share of the budget bounds."""
 _SEGMENT_FRAME = 150
 """Tokens of a segment besides its summary, quotes and facts: fence, headings, paths."""
 
@@ -282,7 +284,9 @@ def _readable(situation: Situation) -> bool:
 
 def _span_step(view: View, situation: Situation, low: int, high: int, goal: int) -> SummaryStep | None:
     """The shortest span from `low`, of whole units and at most to `high`, that brings the view down to the goal."""
-    kept = frozenset(kept_in_span(view, low, high))
+    press = situation.overflow or view.total > situation.budget
+    low = next((unit.start for unit in view.units if unit.start >= low), high)  # never inside a round
+    kept = frozenset(kept_in_span(view, low, high, press=press))
     tokens = {row.index: row.tokens for row in view.rows}
     source, stop = 0, low
     for unit in view.units:
@@ -293,15 +297,23 @@ def _span_step(view: View, situation: Situation, low: int, high: int, goal: int)
         if view.total - source + segment_size(situation, source) <= goal:
             break
     expected = segment_size(situation, source)
-    least = 0 if situation.overflow or view.total > situation.budget else _LEAST_SUMMARY * situation.budget
+    least = 0 if press else _LEAST_SUMMARY * situation.budget
     if stop <= low or source - expected < max(_WORTH, source // 10, least):
         return None
     anchors = view.gauge.window.log.anchors(low, stop)
     inside = tuple(index for index in sorted(kept) if low <= index < stop)
     view.hide(low, stop, inside, expected)
+    _expect_state(view, situation)
     return SummaryStep(
         span=span_of(anchors), start=low, stop=stop, kept=inside, source=source, expected=expected, left=view.total
     )
+
+
+def _expect_state(view: View, situation: Situation) -> None:
+    """Account for the STATE that is written with the first summary of a pass, in place of the one in view."""
+    size = _STATE_FRAME + round(situation.policy.state_share * situation.budget)
+    view.total += max(0, size - view.state)
+    view.state = max(size, view.state)
 
 
 def segment_size(situation: Situation, source: int) -> int:
@@ -331,11 +343,13 @@ def _merge(view: View, situation: Situation, steps: list[Step]) -> None:
     source = sum(tokens for _, tokens in old)
     source += sum(row.tokens for row in view.rows if low <= row.index < high and row.index not in kept)
     expected = segment_size(situation, source)
-    if source - expected < max(_WORTH, source // 10):
+    least = 0 if view.total > situation.budget else _LEAST_SUMMARY * situation.budget
+    if source - expected < max(_WORTH, source // 10, least):
         return
     view.segments = [segment for segment in view.segments if not (low <= segment[1] and segment[2] <= high)]
     view.total -= sum(tokens for _, tokens in old)
     view.hide(low, high, kept, expected)
+    _expect_state(view, situation)
     steps.append(
         SummaryStep(
             span=span_of(view.gauge.window.log.anchors(low, high)),

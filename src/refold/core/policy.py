@@ -62,12 +62,12 @@ class Policy:
     """The fold kinds that may be used."""
 
     # summaries
-    summary_share: float = 0.06
+    summary_share: float = 0.05
     """A summary's own text is at most this part of the budget, and of `summary_tokens`."""
     summary_tokens: int = 4000
-    quote_share: float = 0.06
+    quote_share: float = 0.04
     """User words inside a folded span are quoted verbatim up to this part of the budget, newest first."""
-    facts_share: float = 0.05
+    facts_share: float = 0.04
     """The facts index of a segment is at most this part of the budget."""
     state_share: float = 0.05
     """STATE is at most this part of the budget."""

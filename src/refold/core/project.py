@@ -84,6 +84,12 @@ class Window:
         return [entry.message for entry in self.entries]
 
     @property
+    def floats(self) -> bool:
+        """Whether a system message stands last because no AI message follows it yet; what comes next may go before."""
+        last = self._plain[-2:]
+        return len(last) == 2 and last[1].start < last[0].start
+
+    @property
     def settled(self) -> int:
         """Entries before this index form whole, closed units: messages to come cannot change them."""
         return self._settled[1]
@@ -115,7 +121,7 @@ def project(
         log = extend_log(previous.log, messages)
         if log is None:
             return _walk(read_log(messages), folds, previous, grown=False)
-        if folds == previous.raw_folds:
+        if list(folds) == previous.raw_folds and not previous.floats:
             return _grow(previous, log)
         return _walk(log, folds, previous, grown=True)
     return _walk(read_log(messages), folds, None, grown=False)
@@ -278,25 +284,41 @@ def _plain_entries(
     bound = max((_bound_until(log, segment.fold) for segment in segments), default=0)
     index = 0
     remaining = list(segments)
+    systems: list[Entry] = []
     while index < len(log):
         if remaining and remaining[0].start == index:
             segment = remaining.pop(0)
+            message = segment_message(segment.fold)
             entries.append(
                 Entry(
-                    message=segment_message(segment.fold), kind="segment", start=segment.start, stop=segment.stop,
-                    folds=(segment.fold.id,),
+                    message=message, kind="segment", start=index, stop=segment.stop, folds=(segment.fold.id,)
                 )
             )  # fmt: skip
-            kept = sorted(log.positions[key] for key in segment.fold.kept if key in log.positions)
-            entries += [_entry(log, i, items, bound, reusable) for i in kept if segment.start <= i < segment.stop]
+            for kept in _kept(log, segment):
+                entry = _entry(log, kept, items, bound, reusable)
+                (systems if role_of(entry.message) == "system" else entries).append(entry)
             index = segment.stop
             if not remaining and state is not None:
                 at = Entry(message=segment_message(state), kind="state", start=index, stop=index, folds=(state.id,))
                 entries.append(at)
             continue
-        entries.append(_entry(log, index, items, bound, reusable))
+        entry = _entry(log, index, items, bound, reusable)
+        if systems and not remaining and role_of(entry.message) == "ai":
+            entries += systems
+            systems = []
+        entries.append(entry)
         index += 1
-    return entries
+    return entries + systems
+
+
+def _kept(log: Log, segment: Segment) -> list[int]:
+    """The log messages inside a span that stay in view, in order.
+
+    A system message among them is shown after all segments, before the next AI message or last: Anthropic takes one
+    that is not the first message nowhere else.
+    """
+    places = sorted(log.positions[key] for key in segment.fold.kept if key in log.positions)
+    return [index for index in places if segment.start <= index < segment.stop]
 
 
 def _bound_until(log: Log, fold: Fold) -> int:
