@@ -1,4 +1,4 @@
-"""The shape of the code, checked: sizes, the direction of imports in the core, names, and what `import refold` costs."""
+"""The shape of the code, checked: sizes, what is imported where, and that nothing prints or reads the environment."""
 
 import ast
 import subprocess
@@ -20,7 +20,17 @@ HOOKS = {
     for prefix in ("", "a")
     for name in ("before_agent", "before_model", "after_model", "after_agent", "wrap_model_call", "wrap_tool_call")
 }
-HEAVY = ("typer", "rich", "psycopg", "obstore", "fsspec", "deepagents", "pydantic_settings", "opentelemetry", "starlette")
+HEAVY = (
+    "typer",
+    "rich",
+    "psycopg",
+    "obstore",
+    "fsspec",
+    "deepagents",
+    "pydantic_settings",
+    "opentelemetry",
+    "starlette",
+)
 
 
 def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
