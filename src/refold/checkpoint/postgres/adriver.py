@@ -53,11 +53,12 @@ class AsyncPostgresDriver:
                 with typed_errors():
                     return await self._transact(cast("Transaction[object]", effect))
             case Barrier():
-                return await self._alone(WAIT)
+                await self._alone(WAIT)
             case Vacuum():
-                return await self._alone(VACUUMED)
+                await self._alone(VACUUMED)
             case _:
                 raise TypeError(f"{type(effect).__name__} is no effect of a saver")
+        return None
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator["psycopg.AsyncConnection[Any]"]:
@@ -135,8 +136,9 @@ class AsyncPostgresDriver:
     ) -> list[list[Row]]:
         if len(selects) < 2:
             return [await self._fetch(connection, name, args) for name, args in selects]
-        async with connection.pipeline():
+        async with connection.pipeline() as pipeline:
             cursors = [connection.cursor(binary=True, row_factory=tuple_row) for _ in selects]
             for cursor, (name, args) in zip(cursors, selects, strict=True):
                 await cursor.execute(cast("Any", self._statements[name]), args)
+            await pipeline.sync()  # until the answers are here, no cursor says whether it has rows
             return [await cursor.fetchall() if cursor.description is not None else [] for cursor in cursors]

@@ -79,11 +79,12 @@ class PostgresDriver:
                 with typed_errors():
                     return self._transact(cast("Transaction[object]", effect))
             case Barrier():
-                return self._alone(WAIT)
+                self._alone(WAIT)
             case Vacuum():
-                return self._alone(VACUUMED)
+                self._alone(VACUUMED)
             case _:
                 raise TypeError(f"{type(effect).__name__} is no effect of a saver")
+        return None
 
     @contextmanager
     def connection(self) -> Iterator["psycopg.Connection[Any]"]:
@@ -156,8 +157,9 @@ class PostgresDriver:
     def _fetch_all(self, connection: "psycopg.Connection[Any]", selects: Sequence[tuple[str, Args]]) -> list[list[Row]]:
         if len(selects) < 2:
             return [self._fetch(connection, name, args) for name, args in selects]
-        with connection.pipeline():
+        with connection.pipeline() as pipeline:
             cursors = [connection.cursor(binary=True, row_factory=tuple_row) for _ in selects]
             for cursor, (name, args) in zip(cursors, selects, strict=True):
                 cursor.execute(cast("Any", self._statements[name]), args)
+            pipeline.sync()  # until the answers are here, no cursor says whether it has rows
             return [cursor.fetchall() if cursor.description is not None else [] for cursor in cursors]
