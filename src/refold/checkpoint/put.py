@@ -28,6 +28,7 @@ from refold.checkpoint.effects import Args, Select, Transaction, one
 from refold.checkpoint.header import Cell, Header, InBlob, Inline, InLog, Stored, Write
 from refold.checkpoint.lists import ListDraft, draft_list, is_loggable
 from refold.checkpoint.logs import extend_log_gen, read_logs_gen
+from refold.checkpoint.lost import refuse_lost_channels
 from refold.checkpoint.rows import (
     header_of,
     pack_task,
@@ -123,6 +124,7 @@ def put_gen(
     full_metadata = get_checkpoint_metadata(config, metadata)
     for _ in range(_ATTEMPTS):
         tip = yield from _tip_gen(ctx, parent)
+        refuse_lost_channels(ctx, None if tip is None else tip.header, checkpoint, new_versions)
         yield from _recall_lists_gen(ctx, tip, checkpoint["channel_values"])
         draft = _draft_put(ctx, address, parent.checkpoint_id, tip, checkpoint, full_metadata, new_versions)
         seal_new(ctx, _drafts_in(draft.cells.values()))
