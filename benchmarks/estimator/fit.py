@@ -3,10 +3,10 @@
     python benchmarks/estimator/fit.py labels.jsonl
 
 For each family: ridge regression of tokens on the features, in relative error, every class of text with the same
-weight (made-up classes a third), on the training part only. The penalty was chosen by three-fold cross-validation over
+weight (made-up classes less), on the training part only. The penalty was chosen by three-fold cross-validation over
 source documents. `generic` is fitted to the mean of all families. The margins of the upper bound come from the test
-part: the smallest (share, spread) for which `estimate * (1 + share) + spread * sqrt(estimate)` covers 99.3 % of the
-texts of every size.
+part without odd texts: the cheapest (share, spread) for which `estimate * (1 + share) + spread * sqrt(estimate)` covers
+99.3 % of the texts of every size.
 """
 
 import json
@@ -22,6 +22,8 @@ from refold.core.estimate import FEATURES, features
 
 FAMILIES = ("o200k", "cl100k", "llama3", "qwen3", "qwen35", "deepseek", "mistral", "gemma", "claude3", "claude48")
 MADE_UP = {"emoji_text", "emoji_pure", "server_log", "ansi", "boxes", "md_table", "math", "runs"}
+ODD = {"binary", "long_words", "periodic", "repeats", "symbols"}
+"""Texts unlike language: they decide what nothing else decides, and must not pull at what ordinary texts decide."""
 PENALTY = 1e-5
 COVERED = 0.993
 TARGET = Path(__file__).parents[2] / "src/refold/core/_coefficients.py"
@@ -45,15 +47,19 @@ def ridge(counts: np.ndarray, tokens: np.ndarray, weights: np.ndarray) -> np.nda
     return np.linalg.solve(gram, scaled.T @ goal) / norm
 
 
+def weight(cls: str) -> float:
+    return 0.03 if cls in ODD else 0.3 if cls in MADE_UP else 1.0
+
+
 def margins(family: str, test: Rows, weights: np.ndarray) -> tuple[float, float]:
-    """The cheapest margin, at 2,000 tokens, that covers every size."""
+    """The cheapest margin that covers every size."""
     from refold.core import estimate as module
 
     module.MARGINS = {family: (0.0, 0.0)}  # the raw upper estimate, with the spread of the windows
     module.COEFFICIENTS = {family: tuple(weights)}
     sizes: dict[int, list[tuple[float, float]]] = {}
     for row in test:
-        size = min((60, 200, 2_000, 20_000, 120_000), key=lambda s: abs(s - len(row["text"])))
+        size = min((60, 200, 2_000, 20_000, 80_000), key=lambda s: abs(s - len(row["text"])))
         raw = module.estimate_text(row["text"], family=family, upper_bound=True)
         sizes.setdefault(size, []).append((raw, row["tokens"][family]))
     best = (9.0, 9.0)
@@ -62,9 +68,14 @@ def margins(family: str, test: Rows, weights: np.ndarray) -> tuple[float, float]
         for pairs in sizes.values():
             short = sorted((real - raw * (1 + share)) / sqrt(raw) for raw, real in pairs)
             needed = max(needed, short[min(len(short) - 1, int(len(short) * COVERED))])
-        if 2_000 * share + needed * sqrt(2_000) < 2_000 * best[0] + best[1] * sqrt(2_000):
+        if price(float(share), needed) < price(*best):
             best = (float(share), needed)
     return best
+
+
+def price(share: float, spread: float) -> float:
+    """The margin relative to the estimate, over texts of a line, a paragraph, a page and a file."""
+    return sum(share + spread / sqrt(tokens) for tokens in (20, 60, 500, 5_000))
 
 
 def main() -> None:
@@ -72,9 +83,9 @@ def main() -> None:
     train = [row for row in rows if row["split"] == "train"]
     counts = np.array([features(row["text"]) for row in train], dtype=float)
     members = Counter(row["cls"] for row in train)
-    weights = np.array([(1 / 3 if row["cls"] in MADE_UP else 1) / members[row["cls"]] for row in train])
+    weights = np.array([weight(row["cls"]) / members[row["cls"]] for row in train])
     weights /= weights.sum()
-    test = [row for row in rows if row["split"] == "test"]
+    test = [row for row in rows if row["split"] == "test" and row["cls"] not in ODD]
     lines = [
         '"""Coefficients of refold.core.estimate, written by benchmarks/estimator/fit.py. Do not edit."""',
         "",

@@ -1,6 +1,6 @@
 """Counts every chunk of the corpus with the real tokenizers.
 
-    python benchmarks/estimator/labels.py corpus.jsonl labels.jsonl
+    python benchmarks/estimator/labels.py corpus.jsonl labels.jsonl [labels of earlier runs, used again]
 
 All tokenizers come from the package index (MIT or Apache-2.0, the Gemma vocabulary under its own terms), none needs the
 network at run time; ctok needs Python 3.12:
@@ -93,8 +93,8 @@ def gemma() -> "Tokenizer":  # type: ignore[name-defined]  # noqa: F821
 def main() -> None:
     corpus, out = Path(sys.argv[1]), Path(sys.argv[2])
     known = {}
-    if out.exists():  # counted before: kept
-        for line in out.read_text(encoding="utf-8").splitlines():
+    for path in sys.argv[3:]:
+        for line in Path(path).read_text(encoding="utf-8").splitlines():
             chunk = json.loads(line)
             known[chunk["text"]] = chunk["tokens"]
     named = counters()

@@ -94,7 +94,7 @@ _SCRIPTS: Final = _classes(
 
 _CLASSES: Final = b"A0. ntcu"
 """Every class of an ASCII character but lower case, which is what remains."""
-_EDGES: Final = tuple(b"00| a|   |a0| 0|A0|...|.a.|.n|nn|aaaa|Aaaaaa|Aa|aaaaaaaaaaaaaaaa|AAAAAAAA".split(b"|"))
+_EDGES: Final = tuple(b"00| a|   |a0| 0|A0|...|.a.|.n|nn|aaaa|Aaaaaa|Aa|aaaaaaaaaaaaaaaa|AAAAAAAA|tt".split(b"|"))
 _MIXED_EDGES: Final = (b" u", b"uu")
 _MARKS: Final[tuple[tuple[bytes, tuple[bytes, ...]], ...]] = (
     # Characters of markup and escapes, and patterns that are looked for only where the character stands.
