@@ -125,7 +125,7 @@ class TestNothingIsLost:
         block = {"type": "image", "base64": "QUJD" * 5000, "mime_type": "image/png", "title": "plot of losses"}
         text = render_history([HumanMessage(content=[block])], thread="t", seq=1)
         assert len(text) < 1000
-        assert "15000 bytes, image/png" in text
+        assert "image/png, 15000 bytes: /media/" in text
         assert "plot of losses" in text
 
     def test_recorded_sessions_round_trip(self, sessions_dir: object) -> None:

@@ -78,7 +78,7 @@ class TestASoundHistoryIsShownAsItIs:
 
     def test_nothing(self) -> None:
         """An empty history stays empty."""
-        assert repair([]) == Repaired(messages=(), repairs=(), front=START)
+        assert repair([]) == Repaired(messages=(), repairs=(), sources=(), front=START)
 
 
 class TestEveryProviderTakesTheView:

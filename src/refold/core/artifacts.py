@@ -4,9 +4,12 @@ Every path is derived from content, so that storing the same thing twice names t
 never share one. Path components made from ids that somebody else chose go through `refold.core.paths.safe_name`.
 """
 
+import base64
+import binascii
 from dataclasses import dataclass
 
 from refold.core.canonical import digest
+from refold.core.messages import Media
 from refold.core.paths import safe_name
 
 _SHORT = 12
@@ -58,6 +61,18 @@ def input_path(thread: str, message_key: str, text: str) -> str:
 def media_path(data: bytes, mime: str | None) -> str:
     """Where inline media is stored: once per content."""
     return f"/media/{digest(data)}.{_EXTENSIONS.get((mime or '').lower(), 'bin')}"
+
+
+def media_artifact(media: Media) -> Artifact | None:
+    """The artifact of an inline medium; None for a reference, and for a payload that is no base64: it cannot be stored
+    as what it claims to be."""
+    if media.data is None:
+        return None
+    try:
+        data = base64.b64decode(media.data, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return Artifact(path=media_path(data, media.mime), data=data)
 
 
 def history_path(thread: str, sequence: int, span_digest: str) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from langchain_core.messages import BaseMessage
 
-from refold.core.artifacts import Artifact, history_path
+from refold.core.artifacts import Artifact, history_path, media_artifact
 from refold.core.canonical import Json, derived_id
 from refold.core.effects import ConfirmFolds, ReadFile, Report, WriteFile
 from refold.core.facts import audit
@@ -18,6 +18,7 @@ from refold.core.folds import Fold, FoldKind, make_fold
 from refold.core.gauge import Gauge, measure
 from refold.core.history import render_history
 from refold.core.limits import Budget
+from refold.core.messages import blocks_of
 from refold.core.meter import Meter
 from refold.core.passes import Scope
 from refold.core.passes.base import tokens_of
@@ -313,14 +314,17 @@ def _segment_data(
 
 
 def _archive_gen(job: Compaction, gauge: Gauge, step: SummaryStep, made: _Made) -> Program[str | None]:
-    """Store every message of the span, whole. None when that failed; it was reported."""
+    """Store every message of the span, whole, and its inline media. None when that failed; it was reported."""
     if job.scope.file_reader is None or not made.storage:
         return None
     log = gauge.window.log
     sequence = sum(1 for fold in gauge.window.folds if fold.kind in ("summary", "merge"))
     path = history_path(job.scope.thread, sequence, step.span.digest)
-    text = render_history(log.messages[step.start : step.stop], thread=job.scope.thread, seq=sequence)
-    failed = yield from store_gen((Artifact(path=path, data=text.encode("utf-8", "surrogatepass")),))
+    span = log.messages[step.start : step.stop]
+    text = render_history(span, thread=job.scope.thread, seq=sequence)
+    media = [media_artifact(b.media) for message in span for b in blocks_of(message) if b.media is not None]
+    archive = Artifact(path=path, data=text.encode("utf-8", "surrogatepass"))
+    failed = yield from store_gen((*(one for one in media if one is not None), archive))
     if failed is None:
         return path
     made.storage = False

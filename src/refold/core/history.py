@@ -18,8 +18,8 @@
 
 Each part stands between fences that are longer than any run of back-ticks in it, so no content can end it early; lines
 end with `\\n` alone, so a `\\r` of the content stays where it is. Headings carry JSON on one line. `parse_history`
-gives back exactly what was written. Inline media is a line with type, size and digest; the bytes are an artifact of
-their own. A text may hold lone surrogates (JSON can): encode the archive as UTF-8 with `surrogatepass`.
+gives back exactly what was written. Inline media is a line with type, size and the path of the artifact that holds the
+bytes. A text may hold lone surrogates (JSON can): encode the archive as UTF-8 with `surrogatepass`.
 """
 
 import json
@@ -30,7 +30,8 @@ from typing import Final, TypeAlias, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-from refold.core.canonical import Json, digest
+from refold.core.artifacts import media_artifact
+from refold.core.canonical import Json
 from refold.core.messages import Block, Media, blocks_of, calls_of, is_record, role_of
 from refold.errors import IntegrityError
 
@@ -174,9 +175,11 @@ def _others(raw: Mapping[str, object] | str, shown: frozenset[str]) -> Attribute
 
 
 def _referred(value: object, media: Media) -> object:
-    """A media block with its payload replaced by size and digest; everything else stays."""
+    """A media block with its payload replaced by where it is stored; everything else stays, and so does a payload that
+    is no base64."""
     if isinstance(value, str) and media.data and media.data in value:
-        return f"[inline: {media.size} bytes, {media.mime or media.kind}, base64 digest {digest(media.data)}]"
+        artifact = media_artifact(media)
+        return value if artifact is None else f"[{media.mime or media.kind}, {media.size} bytes: {artifact.path}]"
     if isinstance(value, Mapping):
         return {key: _referred(item, media) for key, item in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):

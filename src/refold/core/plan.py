@@ -183,9 +183,16 @@ def _cheap(view: View, situation: Situation, goal: int, steps: list[Step]) -> No
     old = [row for row in view.rows if row.index < edge]
     first, newest = view.gauge.window.log.first_human(), view.gauge.window.log.newest_human()
     _fold(view, situation, "args", old, goal, steps)
-    with_media = [row for row in view.rows if has_inline_media(row.shown)]
+    with_media = [row for row in view.rows if has_inline_media(row.shown) and row.index not in (first, newest)]
     recent = {row.index for row in with_media[len(with_media) - situation.policy.media_keep :]}
-    _fold(view, situation, "media", [row for row in old if row.index not in recent], goal, steps)
+    _fold(
+        view,
+        situation,
+        "media",
+        [row for row in with_media if row.index < edge and row.index not in recent],
+        goal,
+        steps,
+    )
     if situation.policy.body_limit is not None and view.size > situation.policy.trigger * situation.policy.body_limit:
         _lighten(view, situation, with_media, steps)
     _fold(view, situation, "result", old, goal, steps)
@@ -385,11 +392,12 @@ def _anywhere(view: View, situation: Situation, steps: list[Step]) -> None:
     def largest(rows: Iterable[Row]) -> list[Row]:
         return sorted(rows, key=lambda row: (-row.tokens, row.index))
 
+    others = [row for row in view.rows if row.index not in (first, newest)]
     limit = situation.policy.body_limit
     if limit is not None and view.size > situation.policy.trigger * limit:
-        _lighten(view, situation, [row for row in view.rows if has_inline_media(row.shown)], steps)
+        _lighten(view, situation, [row for row in others if has_inline_media(row.shown)], steps)
     for kind in ("result", "args", "media"):
-        _fold(view, situation, kind, largest(view.rows), goal, steps)
+        _fold(view, situation, kind, largest(others), goal, steps)
     if view.total > goal:
         last = next((unit.start for unit in reversed(view.units) if unit.has_ai), len(log))
         _summarise(view, situation, goal, steps, edge=last)
@@ -401,6 +409,8 @@ def _anywhere(view: View, situation: Situation, steps: list[Step]) -> None:
         _fold(view, situation, "clear", largest(view.rows), goal, steps, scope=every)
     if view.total > situation.budget:
         _summarise(view, situation, goal, steps, edge=len(log))
-    for index in (newest, first):
-        if view.total > situation.budget and index is not None and (row := view.row_at(index)) is not None:
-            _fold(view, situation, "human", [row], situation.budget, steps)
+    for row in largest(row for row in view.rows if row.index in (first, newest)):
+        if limit is not None and view.size > limit:
+            _lighten(view, situation, [row], steps)
+        _fold(view, situation, "media", [row], situation.budget, steps)
+        _fold(view, situation, "human", [row], situation.budget, steps)

@@ -119,8 +119,8 @@ def project(
     """
     if previous is not None:
         log = extend_log(previous.log, messages)
-        if log is None:
-            return _walk(read_log(messages), folds, previous, grown=False)
+        if log is None or _revives(previous, log):
+            return _walk(log or read_log(messages), folds, previous, grown=False)
         if list(folds) == previous.raw_folds and not previous.floats:
             return _grow(previous, log)
         return _walk(log, folds, previous, grown=True)
@@ -142,6 +142,20 @@ def shown(message: BaseMessage, acting: Sequence[tuple[Fold, Item]]) -> BaseMess
             continue  # a preview that was cleared later
         message = ITEM_PASSES[fold.kind].show(message, item.data)
     return message
+
+
+def _revives(previous: Window, log: Log) -> bool:
+    """Whether new messages are some that a fold was made for: taken out of the log, or forked away, and put back."""
+    new = frozenset(log.keys[len(previous.log) :])
+    if not new or not previous.folds:
+        return False
+    void = {lost.fold for lost in previous.void}
+    named = {fold.at.key for fold in previous.folds}
+    for fold in previous.folds:
+        if fold.id in void:
+            ends = (fold.span.first, fold.span.last) if fold.kind in SPAN_KINDS else ()
+            named.update(anchor.key for anchor in (*ends, *(item.anchor for item in fold.items)))
+    return not named.isdisjoint(new)
 
 
 def _grow(previous: Window, log: Log) -> Window:
@@ -180,7 +194,7 @@ def _walk(log: Log, raw: Sequence[Mapping[str, Json]], previous: Window | None, 
     known = previous if grown and previous is not None else None
     segments, void = _segments(log, active, known)
     items, void_items = _items(log, active, known)
-    state = _state(active, segments)
+    state = _state(log, active, segments)
     plain = tuple(_plain_entries(log, segments, items, state, _reusable(previous, log)))
     entries, settled, front = _repaired(plain, START)
     return Window(
@@ -256,9 +270,12 @@ def _items(
     return {index: tuple(found) for index, found in acting.items()}, tuple(void)
 
 
-def _state(folds: Sequence[Fold], segments: Sequence[Segment]) -> Fold | None:
-    """The newest STATE, as long as there is a segment for it to stand after."""
-    return next((fold for fold in reversed(folds) if fold.kind == "state"), None) if segments else None
+def _state(log: Log, folds: Sequence[Fold], segments: Sequence[Segment]) -> Fold | None:
+    """The newest STATE, as long as there is a segment for it to stand after. One that was written over messages which
+    are gone since (an undone turn, a fork to before it) says what is no longer so (fault 176)."""
+    if not segments:
+        return None
+    return next((fold for fold in reversed(folds) if fold.kind == "state" and fold.at.key in log.positions), None)
 
 
 _Shown: TypeAlias = Mapping[tuple[int, tuple[str, ...]], BaseMessage]

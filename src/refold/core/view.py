@@ -13,10 +13,10 @@ from langchain_core.messages import BaseMessage
 from refold.core.folds import Item
 from refold.core.gauge import Gauge
 from refold.core.log import Log
-from refold.core.messages import blocks_of, calls_of, role_of
+from refold.core.messages import blocks_of, role_of
 from refold.core.passes import ITEM_PASSES, Proposal, Scope
 from refold.core.project import Segment
-from refold.core.rounds import Unit, units_of
+from refold.core.rounds import Unit, pair, units_of
 
 PINNED_KEY: Final = "refold_pinned"
 """A message with this key set in `additional_kwargs` is never folded (fault 36)."""
@@ -53,7 +53,8 @@ class Candidate:
 
 @dataclass(slots=True)
 class View:
-    """The account. `total` and `size` are the window's tokens and bytes after the steps tried so far.
+    """The account. `total` and `size` are the window's tokens and bytes after the steps tried so far, `state` are the
+    tokens of STATE in them.
 
     `units` are those of the log from `base` on, the end of the last segment: what lies before it was cut already, and a
     long thread must not be walked again for every plan. A row before it has no unit (None).
@@ -68,6 +69,7 @@ class View:
     segments: list[tuple[Segment | None, int, int, int]] = field(default_factory=list)
     total: int = 0
     size: int = 0
+    state: int = 0
 
     def row_at(self, index: int) -> Row | None:
         return next((row for row in self.rows if row.index == index), None)
@@ -120,23 +122,30 @@ def open_view(gauge: Gauge, scope: Scope, *, waiting: frozenset[str]) -> View:
     unit_of = {index: number for number, unit in enumerate(units) for index in range(unit.start, unit.stop)}
     view = View(gauge=gauge, scope=scope, waiting=waiting, base=base, units=units, total=gauge.used, size=gauge.size)
     by_fold = {segment.fold.id: segment for segment in window.segments}
+    by_index: dict[int, Row] = {}
     for number, entry in enumerate(window.entries):
         if entry.kind == "segment":
             view.segments.append((by_fold[entry.folds[0]], entry.start, entry.stop, gauge.tokens(number)))
+        elif entry.kind == "state":
+            view.state = gauge.tokens(number)
         elif entry.kind in ("log", "item"):
+            size = gauge.sizes[number + 1] - gauge.sizes[number]
+            if (known := by_index.get(entry.start)) is not None:  # one message that repair shows as several
+                known.tokens += gauge.tokens(number)
+                known.size += size
+                continue
             acting = window.items.get(entry.start, ())
-            view.rows.append(
-                Row(
-                    index=entry.start,
-                    key=window.log.keys[entry.start],
-                    original=window.log.messages[entry.start],
-                    shown=entry.message,
-                    tokens=gauge.tokens(number),
-                    size=gauge.sizes[number + 1] - gauge.sizes[number],
-                    kinds=frozenset(fold.kind for fold, _ in acting),
-                    unit=unit_of.get(entry.start),
-                )
+            by_index[entry.start] = Row(
+                index=entry.start,
+                key=window.log.keys[entry.start],
+                original=window.log.messages[entry.start],
+                shown=entry.message,
+                tokens=gauge.tokens(number),
+                size=size,
+                kinds=frozenset(fold.kind for fold, _ in acting),
+                unit=unit_of.get(entry.start),
             )
+    view.rows = list(by_index.values())
     return view
 
 
@@ -147,9 +156,13 @@ def units_from(log: Log, start: int, stop: int) -> tuple[Unit, ...]:
     )
 
 
-def kept_in_span(view: View, start: int, stop: int) -> tuple[int, ...]:
-    """The log indexes inside a span that stay in view: whole units that hold something untouchable, an open call, or a
-    system message."""
+def kept_in_span(view: View, start: int, stop: int, *, press: bool = False) -> tuple[int, ...]:
+    """The log indexes inside a span that stay in view: whole units that hold something untouchable, or a call whose
+    answer may still come.
+
+    With `press` the window does not fit otherwise: then only calls that are known to wait for a human stay. Arguments
+    that do not parse are never run, so no answer comes to them.
+    """
     log = view.gauge.window.log
     messages = log.messages
     kept: list[int] = []
@@ -157,10 +170,17 @@ def kept_in_span(view: View, start: int, stop: int) -> tuple[int, ...]:
         if unit.stop <= start or unit.start >= stop:
             continue
         inside = range(unit.start, unit.stop)
-        waits = unit.open and any(call.id in view.waiting for i in inside for call in calls_of(messages[i]))
-        if waits or unit.open or any(is_untouchable(messages[i]) for i in inside):
+        if _waits(view, unit, press=press) or any(is_untouchable(messages[i]) for i in inside):
             kept.extend(inside)
     return tuple(kept)
+
+
+def _waits(view: View, unit: Unit, *, press: bool) -> bool:
+    """Whether a unit has a call that may still be answered."""
+    if not unit.open:
+        return False
+    unanswered = pair(view.gauge.window.log.messages[unit.start : unit.stop]).unanswered()
+    return any(one.call.id in view.waiting or (one.call.valid and not press) for one in unanswered)
 
 
 def is_untouchable(message: BaseMessage) -> bool:

@@ -1,16 +1,14 @@
 """`media`: inline images, audio, video and documents are shown as reference blocks. The bytes are stored once per
 content."""
 
-import base64
-import binascii
 from collections.abc import Mapping, Sequence
 from typing import cast
 
 from langchain_core.messages import BaseMessage
 
-from refold.core.artifacts import Artifact, media_path
+from refold.core.artifacts import Artifact, media_artifact
 from refold.core.canonical import Json, digest
-from refold.core.messages import Block, blocks_of, with_content
+from refold.core.messages import blocks_of, with_content
 from refold.core.passes.base import Proposal, Scope, mark
 
 
@@ -22,17 +20,16 @@ def propose(message: BaseMessage, key: str, scope: Scope) -> Proposal | None:
     moved: list[Mapping[str, Json]] = []
     artifacts: list[Artifact] = []
     for block in blocks_of(message):
-        data = _payload(block)
-        if data is None or block.media is None:
+        artifact = media_artifact(block.media) if block.media is not None else None
+        if artifact is None or block.media is None:
             continue
-        path = media_path(data, block.media.mime)
         moved.append(
             {
-                "d": digest(block.media.data or ""), "path": path, "mime": block.media.mime or block.media.kind,
-                "bytes": len(data),
+                "d": digest(block.media.data or ""), "path": artifact.path,
+                "mime": block.media.mime or block.media.kind, "bytes": len(artifact.data),
             }
         )  # fmt: skip
-        artifacts.append(Artifact(path=path, data=data))
+        artifacts.append(artifact)
     if not moved:
         return None
     return Proposal(data={"media": moved, "reader": scope.file_reader}, artifacts=tuple(artifacts))
@@ -57,12 +54,3 @@ def show(message: BaseMessage, data: Mapping[str, Json]) -> BaseMessage:
 def _reference(entry: Mapping[str, Json], reader: str) -> str:
     path = str(entry["path"])
     return mark("media", path=path, mime=str(entry["mime"]), bytes=str(entry["bytes"]), read=f'{reader}("{path}")')
-
-
-def _payload(block: Block) -> bytes | None:
-    if block.media is None or block.media.data is None:
-        return None
-    try:
-        return base64.b64decode(block.media.data, validate=True)
-    except (binascii.Error, ValueError):
-        return None
