@@ -1,7 +1,7 @@
 """The agents that are measured: one scripted model, one tool, built on LangChain, LangGraph and deepagents."""
 
 from collections.abc import Callable, Sequence
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 from langchain.agents import create_agent
@@ -34,7 +34,7 @@ class ScriptedModel(BaseChatModel):
     subagent: str = "helper"
     profile: dict[str, Any] | None = Field(default_factory=lambda: {"max_input_tokens": ENDLESS})
     _done: int = PrivateAttr(default=0)
-    _times: list[float] = PrivateAttr(default_factory=list)
+    _times: list[tuple[float, float]] = PrivateAttr(default_factory=list)
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -43,8 +43,8 @@ class ScriptedModel(BaseChatModel):
         return "scripted"
 
     @property
-    def times(self) -> list[float]:
-        """The clock at each call, in seconds."""
+    def times(self) -> list[tuple[float, float]]:
+        """The clock and the CPU time of the process at each call, in seconds."""
         return self._times
 
     def bind_tools(self, tools: Sequence[object], **kwargs: object) -> Runnable[Any, AIMessage]:
@@ -57,7 +57,7 @@ class ScriptedModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: object,
     ) -> ChatResult:
-        self._times.append(perf_counter())
+        self._times.append((perf_counter(), process_time()))
         return ChatResult(generations=[ChatGeneration(message=self._next())])
 
     def _next(self) -> AIMessage:

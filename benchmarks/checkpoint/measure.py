@@ -74,26 +74,35 @@ def grow(store: Store, target: str, graph: str, messages: int) -> Row:
     assert len(state["messages"]) == messages, len(state["messages"])
     raw = raw_bytes(state["messages"])
     size = store.size(target)
-    steps = [after - before for before, after in zip(model.times, model.times[1:], strict=False)]
-    near_100 = steps[max(0, 50 - WINDOW // 2) : 50 + WINDOW // 2]
+    at_100 = slice(max(0, 50 - WINDOW // 2), 50 + WINDOW // 2) if len(model.times) > 70 else slice(-WINDOW - 1, None)
     return {
         "messages": messages,
         "raw": raw,
         "bytes": size,
         "ratio": size / raw,
-        "step_ms_start": 1000 * median(near_100 if len(steps) > 60 else steps[-WINDOW:]),
-        "step_ms_end": 1000 * median(steps[-WINDOW:]),
-        "saver_ms_start": _saver_ms(model.times, 40, 60) if len(steps) > 60 else _saver_ms(model.times, -WINDOW, None),
-        "saver_ms_end": _saver_ms(model.times, -WINDOW, None),
+        **_costs(model.times[at_100], "start"),
+        **_costs(model.times[-WINDOW - 1 :], "end"),
         "rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
 
 
-def _saver_ms(times: list[float], first: int, last: int | None) -> float:
-    """Saver time per step over some steps: what `put` and `put_writes` took, summed."""
-    chosen = times[first:last]
-    spent = [took for end, took in SPANS if chosen[0] < end <= chosen[-1]]
-    return 1000 * sum(spent) / (len(chosen) - 1)
+def _costs(times: list[tuple[float, float]], name: str) -> Row:
+    """Over the steps between some model calls: median of a step, and what `put` and `put_writes` took of it on average.
+
+    CPU time hardly depends on what else the machine does; the clock does.
+    """
+    count = len(times) - 1
+    steps = [
+        (after - before, cpu_after - cpu_before)
+        for (before, cpu_before), (after, cpu_after) in zip(times, times[1:], strict=False)
+    ]
+    spent = [(took, cpu) for end, took, cpu in SPANS if times[0][0] < end <= times[-1][0]]
+    return {
+        f"step_ms_{name}": 1000 * median(took for took, _ in steps),
+        f"step_cpu_ms_{name}": 1000 * median(cpu for _, cpu in steps),
+        f"saver_ms_{name}": 1000 * sum(took for took, _ in spent) / count,
+        f"saver_cpu_ms_{name}": 1000 * sum(cpu for _, cpu in spent) / count,
+    }
 
 
 def read(store: Store, target: str, graph: str) -> Row:
