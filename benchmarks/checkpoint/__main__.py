@@ -52,6 +52,7 @@ def grow(store: Store, graph: str, size: int, folder: Path) -> Row:
             row |= in_process(measure.compact, store, target)
             row["compact_ratio"] = row["compact_bytes"] / row["raw"]
             row |= in_process(measure.copy, store, target)
+            row["copy_share"] = row["copy_bytes"] / row["bytes"]
         row |= in_process(measure.fork, store, target, graph)
         return row
 

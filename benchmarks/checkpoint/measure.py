@@ -7,6 +7,7 @@ import resource
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -92,10 +93,7 @@ def _costs(times: list[tuple[float, float]], name: str) -> Row:
     CPU time hardly depends on what else the machine does; the clock does.
     """
     count = len(times) - 1
-    steps = [
-        (after - before, cpu_after - cpu_before)
-        for (before, cpu_before), (after, cpu_after) in zip(times, times[1:], strict=False)
-    ]
+    steps = [(after - before, cpu_after - cpu_before) for (before, cpu_before), (after, cpu_after) in pairwise(times)]
     spent = [(took, cpu) for end, took, cpu in SPANS if times[0][0] < end <= times[-1][0]]
     return {
         f"step_ms_{name}": 1000 * median(took for took, _ in steps),
@@ -155,12 +153,11 @@ def fork(store: Store, target: str, graph: str) -> Row:
 
 
 def copy(store: Store, target: str) -> Row:
-    """`copy_thread`: bytes of the copy as a share of those of the thread."""
+    """`copy_thread`: bytes of the copy."""
     before = store.size(target)
     with store.open(target) as saver:
         saver.copy_thread(THREAD, "copy")
-    added = store.size(target) - before
-    return {"copy_bytes": added, "copy_share": added / before}
+    return {"copy_bytes": store.size(target) - before}
 
 
 def compact(store: Store, target: str) -> Row:
