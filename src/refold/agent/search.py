@@ -1,0 +1,204 @@
+"""`search_history`: full text over the whole log, folded or not, and over the results that were stored when they came.
+
+The index is incremental: a search reads only what is new since the last one of the thread. Ranking is BM25 by SQLite's
+FTS5 over our own terms (`refold.core.terms`), which make Chinese, Japanese and Korean searchable, and parts of
+identifiers. The index is a cache in memory; a new process builds it again from the log.
+"""
+
+import json
+import sqlite3
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from langchain.tools import ToolRuntime
+from langchain_core.messages import BaseMessage, ToolMessage
+from langchain_core.tools import BaseTool, StructuredTool
+
+from refold.agent.recall import READ_HISTORY
+from refold.core.effects import ReadFile
+from refold.core.estimate import estimate_text
+from refold.core.ingest import INGESTED
+from refold.core.log import EMPTY_LOG, Log, extend_log, read_log
+from refold.core.messages import REFOLD_KEY, blocks_of, calls_of, role_of
+from refold.core.program import Program, arun, run
+from refold.core.terms import query_terms, terms_of
+from refold.errors import FilesError
+from refold.files import Files, aanswer, answer
+
+SEARCH_HISTORY: Final = "search_history"
+_DESCRIPTION = (
+    "Search this whole conversation, also what is no longer shown: words, identifiers, paths, in any language. Answers "
+    "with the best messages: their ids and what stands around the words. Read one whole with read_history."
+)
+_RECALL: Final = frozenset({SEARCH_HISTORY, READ_HISTORY})
+_MOST_THREADS: Final = 16
+_AROUND: Final = 100
+"""Characters shown on each side of what was found."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Found:
+    """A message that a query found: which, and what it says there."""
+
+    key: str
+    role: str
+    excerpt: str
+
+
+@dataclass(kw_only=True)
+class HistoryIndex:
+    """The index of one thread's log; safe from several threads."""
+
+    _log: Log = EMPTY_LOG
+    _texts: list[str] = field(default_factory=list)
+    _terms: sqlite3.Connection = field(default_factory=lambda: sqlite3.connect(":memory:", check_same_thread=False))
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self._terms.execute("CREATE VIRTUAL TABLE term USING fts5(words, tokenize = \"unicode61 tokenchars '-_.'\")")
+
+    def pending(self, messages: Sequence[BaseMessage]) -> tuple[Log, int]:
+        """The log as a snapshot, and how many of its messages are indexed already; none where it did not only grow."""
+        with self._lock:
+            grown = extend_log(self._log, messages)
+            return (grown, len(self._log)) if grown is not None else (read_log(messages), 0)
+
+    def add(self, log: Log, known: int, texts: Sequence[str]) -> None:
+        """Index the messages of a log from `known` on, by their texts; another thread may have done so meanwhile."""
+        with self._lock:
+            if known == 0:
+                self._terms.execute("DELETE FROM term")
+                self._texts.clear()
+            elif known != len(self._log):
+                return
+            rows = [(known + 1 + n, " ".join(terms_of(text))) for n, text in enumerate(texts)]
+            self._terms.executemany("INSERT INTO term(rowid, words) VALUES (?, ?)", rows)
+            self._texts += texts
+            self._log = log
+
+    def search(self, query: str, limit: int) -> list[Found]:
+        """The best messages for a query: those with all of its terms first, then those with some, by BM25."""
+        terms = query_terms(query)
+        if not terms:
+            return []
+        quoted = ['"' + term.replace('"', '""') + '"' for term in terms]
+        with self._lock:
+            ranked: dict[int, None] = {}
+            for joiner in (" AND ", " OR "):
+                if len(ranked) < limit:
+                    rows = self._terms.execute(
+                        "SELECT rowid FROM term WHERE term MATCH ? ORDER BY rank, rowid DESC LIMIT ?",
+                        (joiner.join(quoted), limit),
+                    )
+                    ranked |= dict.fromkeys(row[0] - 1 for row in rows)
+            return [
+                Found(
+                    key=self._log.keys[index],
+                    role=role_of(self._log.messages[index]),
+                    excerpt=excerpt(self._texts[index], query, terms),
+                )
+                for index in list(ranked)[:limit]
+            ]
+
+
+@dataclass(kw_only=True)
+class HistorySearch:
+    """The indexes of the threads that were searched lately."""
+
+    _indexes: "OrderedDict[str, HistoryIndex]" = field(default_factory=OrderedDict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def index(self, thread: str) -> HistoryIndex:
+        """The index of a thread; an empty one for a thread that was not searched lately."""
+        with self._lock:
+            index = self._indexes.pop(thread, None) or HistoryIndex()
+            self._indexes[thread] = index
+            while len(self._indexes) > _MOST_THREADS:
+                self._indexes.popitem(last=False)
+            return index
+
+
+def search_history_tool(files: Files, *, page: int) -> BaseTool:
+    """The tool over the log and the files of its artifacts; `page` is the most tokens of one answer."""
+    search = HistorySearch()
+
+    def program(query: str, runtime: ToolRuntime, limit: int) -> Program[str]:
+        return search_history_gen(
+            search.index(_thread(runtime)), query, runtime.state["messages"], limit=limit, page=page
+        )
+
+    def find(query: str, runtime: ToolRuntime, limit: int = 8) -> str:
+        return run(program(query, runtime, limit), partial(answer, files))
+
+    async def afind(query: str, runtime: ToolRuntime, limit: int = 8) -> str:
+        return await arun(program(query, runtime, limit), partial(aanswer, files.asynchronous()))
+
+    return StructuredTool.from_function(find, afind, name=SEARCH_HISTORY, description=_DESCRIPTION)
+
+
+def search_history_gen(
+    index: HistoryIndex, query: str, messages: Sequence[BaseMessage], *, limit: int, page: int
+) -> Program[str]:
+    """Index what is new, search, and say what was found in at most `page` tokens."""
+    log, known = index.pending(messages)
+    texts: list[str] = []
+    for message in log.messages[known:]:
+        texts.append((yield from _text_gen(message)))
+    if texts:
+        index.add(log, known, texts)
+    found = index.search(query, max(1, min(limit, 50)))
+    if not found:
+        return f"Nothing in this conversation matches {query!r}. Try fewer or other words."
+    lines: list[str] = []
+    left = page
+    for hit in found:
+        line = f"- {hit.key} ({hit.role}): {hit.excerpt}"
+        left -= estimate_text(line) + 1
+        if left < 0:
+            lines.append(f"- … {len(found) - len(lines)} more; ask for fewer or search more narrowly")
+            break
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def excerpt(text: str, query: str, terms: Sequence[str]) -> str:
+    """What stands around the query, or around its first term that is found, on one line."""
+    folded = text.casefold()
+    wanted = [query.strip().casefold(), *sorted(terms, key=len, reverse=True)]
+    at, length = next(((folded.find(w), len(w)) for w in wanted if w and w in folded), (0, 0))
+    start, stop = max(0, at - _AROUND), min(len(text), at + length + _AROUND)
+    part = " ".join(text[start:stop].split())
+    return f"{'…' if start else ''}{part}{'…' if stop < len(text) else ''}"
+
+
+def _text_gen(message: BaseMessage) -> Program[str]:
+    """Everything of a message that can be searched; of a result that was stored when it came, the stored text.
+
+    What the recall tools were asked and answered is left out: it repeats what they found.
+    """
+    if isinstance(message, ToolMessage) and message.name in _RECALL:
+        return ""
+    parts = [block.text for block in blocks_of(message) if block.kind in ("text", "reasoning") and block.text]
+    parts += [
+        f"{call.name} {call.args if isinstance(call.args, str) else json.dumps(call.args, ensure_ascii=False)}"
+        for call in calls_of(message)
+        if call.name not in _RECALL
+    ]
+    marked = message.additional_kwargs.get(REFOLD_KEY)
+    if isinstance(marked, dict) and marked.get("kind") == INGESTED:
+        try:
+            stored = yield from ReadFile(path=str(marked["path"]))
+        except FilesError:
+            return "\n".join(parts)  # its stub is still found
+        parts.append(stored.decode("utf-8", "replace"))
+    return "\n".join(parts)
+
+
+def _thread(runtime: ToolRuntime) -> str:
+    configurable = runtime.config.get("configurable", {})
+    namespace = str(configurable.get("checkpoint_ns") or "").rpartition("|")[0]
+    return f"{configurable.get('thread_id')}|{namespace}"

@@ -1,0 +1,114 @@
+"""`search_history`: everything that was said is found, in any script, without reading the log again."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
+
+from refold.agent.search import HistoryIndex, search_history_gen, search_history_tool
+from refold.core.effects import ReadFile
+from refold.core.messages import REFOLD_KEY
+from refold.core.program import Effect, run
+from refold.core.terms import query_terms, terms_of
+from refold.files import MemoryFiles, answer
+from refold.testing import StrictModel
+
+LOG: list[BaseMessage] = [
+    HumanMessage("我们把上海办公室的服务器迁移到北京机房，密码轮换周期是九十天。", id="zh"),
+    HumanMessage("도쿄 사무실의 서버를 이전합니다", id="ko"),
+    HumanMessage("東京オフィスのサーバーを移行する", id="ja"),
+    AIMessage("", id="call", tool_calls=[{"name": "read_file", "args": {"path": "/src/readConfigFile.py"}, "id": "1"}]),
+    ToolMessage("error E1234 in parse_config: 3.14 GiB", tool_call_id="1", id="result"),
+]
+
+
+def find(index: HistoryIndex, query: str, log: list[BaseMessage], *, limit: int = 3, page: int = 500) -> str:
+    files = MemoryFiles()
+    return run(search_history_gen(index, query, log, limit=limit, page=page), lambda effect: answer(files, effect))
+
+
+class TestAnyScriptIsSearchable:
+    @pytest.mark.parametrize(
+        ("query", "key"),
+        [
+            ("北京机房", "zh"),
+            ("轮换周", "zh"),  # fault 192: three Han characters inside a long sentence
+            ("九", "zh"),
+            ("서버", "ko"),
+            ("サーバー", "ja"),
+            ("readConfigFile", "call"),
+            ("config file", "call"),
+            ("E1234", "result"),
+            ("parse_config", "result"),
+            ("3.14", "result"),
+        ],
+    )
+    def test_the_message_is_found_first(self, query: str, key: str) -> None:
+        """A query in the message's own words names that message first (faults 189, 192)."""
+        assert find(HistoryIndex(), query, LOG).startswith(f"- {key} (")
+
+    @given(st.text(max_size=60))
+    def test_any_query_is_answered(self, query: str) -> None:
+        """No query is an error of the search syntax."""
+        assert find(HistoryIndex(), query, LOG)
+
+    @given(st.text(min_size=1, max_size=200))
+    def test_what_a_text_is_found_by_covers_its_query(self, text: str) -> None:
+        """A text as a query asks for no term that the text is not indexed by."""
+        assert set(query_terms(text)) <= set(terms_of(text))
+
+
+class TestSearchIsIncremental:
+    def test_only_new_messages_are_read(self) -> None:
+        """A second search reads no artifact again, and finds what came since."""
+        stub = ToolMessage(
+            "stub", tool_call_id="1", id="big",
+            additional_kwargs={REFOLD_KEY: {"kind": "ingested", "path": "/results/t/1"}},
+        )  # fmt: skip
+        files = MemoryFiles()
+        files.write("/results/t/1", b"the needle is here", mode="create")
+        reads: list[str] = []
+
+        def handle(effect: Effect[object]) -> object:
+            assert isinstance(effect, ReadFile)
+            reads.append(effect.path)
+            return answer(files, effect)
+
+        index = HistoryIndex()
+        first = run(search_history_gen(index, "needle", [*LOG, stub], limit=3, page=500), handle)
+        log = [*LOG, stub, HumanMessage("a thread and a needle", id="new")]
+        second = run(search_history_gen(index, "thread", log, limit=3, page=500), handle)
+        assert first.startswith("- big (tool): ")
+        assert second.startswith("- new (human): ")
+        assert reads == ["/results/t/1"]
+
+    def test_a_log_that_changed_is_read_again(self) -> None:
+        """A removed message is no longer found."""
+        index = HistoryIndex()
+        assert "zh" in find(index, "北京", LOG)
+        assert find(index, "北京", LOG[1:]).startswith("Nothing in this conversation matches")
+
+
+class TestAnswersAreBounded:
+    def test_a_page_holds_only_so_many_tokens(self) -> None:
+        """More hits than fit are counted, not shown."""
+        log: list[BaseMessage] = [HumanMessage(f"needle number {n} " + "x" * 300, id=f"m{n}") for n in range(40)]
+        found = find(HistoryIndex(), "needle", log, limit=40, page=300)
+        assert " more; ask for fewer" in found
+        assert len(found) < 3_000
+
+
+class TestInAnAgent:
+    async def test_sync_and_async_agents_search_their_own_log(self) -> None:
+        """The tool works inside a graph, for the thread that it is called in."""
+        call = AIMessage("", tool_calls=[{"name": "search_history", "args": {"query": "九十天"}, "id": "s1"}])
+        for driver in ("sync", "async"):
+            model = StrictModel(script=[call, "found"], limit=8_000)
+            tool = search_history_tool(MemoryFiles(), page=500)
+            agent = create_agent(model, [tool], checkpointer=InMemorySaver())
+            given_log = {"messages": [HumanMessage("密码轮换周期是九十天", id="h")]}
+            config = {"configurable": {"thread_id": driver}}
+            state = agent.invoke(given_log, config) if driver == "sync" else await agent.ainvoke(given_log, config)
+            assert state["messages"][2].content.startswith("- h (human): ")
