@@ -3,6 +3,7 @@
 import dataclasses
 import enum
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -495,3 +496,16 @@ class TestTheSerializer:
         stored = JsonPlusSerializer().dumps_typed(value)
         serde = lossless()
         assert serde.dumps_typed(serde.loads_typed(stored)) == stored
+
+
+class TestTheDocument:
+    def test_its_example_runs(self, source_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The Python of docs/migrate.md, as written, on a file of LangGraph's."""
+        page = Path(__file__).resolve().parents[2] / "docs" / "migrate.md"
+        [code] = re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+        source_path.rename(tmp_path / "checkpoints.sqlite")
+        monkeypatch.chdir(tmp_path)
+        variables: dict[str, Any] = {}
+        exec(code, variables)
+        assert variables["report"].proved
+        assert variables["report"].copied > 50
