@@ -6,7 +6,7 @@ program knows none of them.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
@@ -32,7 +32,7 @@ from refold.core.effects import (
 )
 from refold.core.overflow import parse_overflow
 from refold.core.program import Effect
-from refold.errors import SummaryError
+from refold.errors import ConfigurationError, SummaryError
 from refold.files import Files, aanswer, answer
 
 Request: TypeAlias = ModelRequest[None]
@@ -55,7 +55,8 @@ BeforeFold: TypeAlias = Callable[
     [FoldProposal],
     "Sequence[Mapping[str, Json]] | bool | Awaitable[Sequence[Mapping[str, Json]] | bool | None] | None",
 ]
-"""Called once before a pass is made. None or True lets it pass, False vetoes it, a sequence keeps only those folds."""
+"""Called once before a pass is made. None or True lets it pass, False vetoes it, a list keeps only those folds, whose
+texts (`fold["data"]["text"]` of a summary or STATE) may be changed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,16 +94,15 @@ class Edge:
     learn: Callable[[LearnLimit], Room]
     room: Room
     before_fold: BeforeFold | None = None
-    over: bool = False
 
     def answer(self, effect: Effect[object], handler: Handler) -> object:
         """Answer an effect, blocking."""
         match effect:
-            case CallModel(messages=messages):
+            case CallModel(messages=messages, over=over):
                 try:
                     return handler(self._with(messages))
                 except Exception as error:  # noqa: BLE001 - refusals are answers, everything else goes on
-                    return self._refused(error)
+                    return _refused(error, over=over)
             case AskSummariser():
                 try:
                     with self.telemetry.span("refold.summary"):
@@ -115,7 +115,10 @@ class Edge:
                 time.sleep(seconds)
                 return None
             case ConfirmFolds():
-                return self._confirmed(effect, self._hook(effect))
+                decision = self._hook(effect)
+                if isinstance(decision, Awaitable):
+                    _refuse_awaitable(decision)
+                return self._confirmed(effect, decision)
             case LearnLimit() | Report():
                 return self._inform(effect)
             case _:
@@ -124,11 +127,11 @@ class Edge:
     async def aanswer(self, effect: Effect[object], handler: AsyncHandler) -> object:
         """Answer an effect, awaiting."""
         match effect:
-            case CallModel(messages=messages):
+            case CallModel(messages=messages, over=over):
                 try:
                     return await handler(self._with(messages))
                 except Exception as error:  # noqa: BLE001 - refusals are answers, everything else goes on
-                    return self._refused(error)
+                    return _refused(error, over=over)
             case AskSummariser():
                 try:
                     with self.telemetry.span("refold.summary"):
@@ -151,12 +154,6 @@ class Edge:
 
     def _with(self, messages: Sequence[BaseMessage]) -> Request:
         return self.request.override(messages=cast("list[AnyMessage]", list(messages)))
-
-    def _refused(self, error: Exception) -> Failure:
-        overflow = None if isinstance(error, GraphBubbleUp) else parse_overflow(error, estimated_over=self.over)
-        if overflow is None:
-            raise error
-        return Failure(error=error, overflow=overflow)
 
     def _ask(self, effect: AskSummariser, handler: Handler) -> AIMessage:
         if effect.route == "live":
@@ -196,11 +193,35 @@ class Edge:
         )
 
     def _confirmed(self, effect: ConfirmFolds, decision: object) -> Sequence[Mapping[str, Json]]:
-        if decision is None or decision is True:
-            return effect.folds
-        if decision is False:
-            return ()
-        return cast("Sequence[Mapping[str, Json]]", decision)
+        match decision:
+            case None | True:
+                return effect.folds
+            case False:
+                return ()
+            case list() | tuple():
+                return cast("Sequence[Mapping[str, Json]]", decision)
+            case _:
+                raise ConfigurationError(
+                    f"before_fold returned {type(decision).__name__}: return None or True to let the pass be made, "
+                    "False to veto it, or a list of the folds to keep"
+                )
+
+
+def _refused(error: Exception, *, over: bool) -> Failure:
+    """The refusal that an error of the model is; raises the error itself where it is something else."""
+    overflow = None if isinstance(error, GraphBubbleUp) else parse_overflow(error, estimated_over=over)
+    if overflow is None:
+        raise error
+    return Failure(error=error, overflow=overflow)
+
+
+def _refuse_awaitable(decision: Awaitable[object]) -> None:
+    if isinstance(decision, Coroutine):
+        decision.close()
+    raise ConfigurationError(
+        "before_fold is an async function, but the agent was called without await: use ainvoke or astream, or give a "
+        "plain function"
+    )
 
 
 def _only(response: object) -> AIMessage:

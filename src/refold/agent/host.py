@@ -6,8 +6,11 @@ changes what a window says.
 
 import threading
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, cast
+
+from langchain.agents.structured_output import AutoStrategy, ProviderStrategy, ToolStrategy
 
 from refold.core.effects import LearnLimit
 from refold.core.family import Family
@@ -15,6 +18,7 @@ from refold.core.gauge import Gauge
 from refold.core.limits import LearnedLimits, ModelKey
 from refold.core.meter import EstimatingMeter, Meter
 
+_MOST_FORMATS: Final = 8
 _MOST_THREADS: Final = 64
 """Threads whose last window is kept; each holds references to its messages."""
 
@@ -26,6 +30,7 @@ class Host:
     learned: LearnedLimits = field(default_factory=LearnedLimits)
     meters: dict[Family, Meter] = field(default_factory=dict)
     gauges: "OrderedDict[str, tuple[Gauge, float]]" = field(default_factory=OrderedDict)
+    formats: list[tuple[object, tuple[Mapping[str, object], ...]]] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def take(self, thread: str) -> tuple[Gauge | None, float | None]:
@@ -53,9 +58,41 @@ class Host:
         learned = self.learned.of(key)
         return 1.0 if learned is None or learned.factor is None else min(5.0, max(0.5, learned.factor))
 
+    def schemas(self, response_format: object) -> tuple[Mapping[str, object], ...]:
+        """The schemas that structured output adds to a request, as tools: the same objects for the same format, so that
+        they are counted once."""
+        if response_format is None:
+            return ()
+        with self.lock:
+            for known, tools in self.formats:
+                if known is response_format:
+                    return tools
+            self.formats.append((response_format, schema_tools(response_format)))
+            del self.formats[:-_MOST_FORMATS]
+            return self.formats[-1][1]
+
     def meter(self, family: Family) -> Meter:
         """The estimating meter of a tokenizer family: one, so that a message is counted once."""
         with self.lock:
             if family not in self.meters:
                 self.meters[family] = EstimatingMeter(family=family)
             return self.meters[family]
+
+
+def schema_tools(response_format: object) -> tuple[Mapping[str, object], ...]:
+    """The schemas of a response format in OpenAI's form of a tool, which is what they cost in either strategy."""
+    if isinstance(response_format, ProviderStrategy):
+        specs = [response_format.schema_spec]
+    elif isinstance(response_format, ToolStrategy):
+        specs = response_format.schema_specs
+    elif isinstance(response_format, AutoStrategy):
+        specs = ToolStrategy(schema=response_format.schema).schema_specs
+    else:  # a plain schema, which LangChain takes for AutoStrategy
+        specs = ToolStrategy(schema=cast("type[object]", response_format)).schema_specs
+    return tuple(
+        {
+            "type": "function",
+            "function": {"name": spec.name, "description": spec.description, "parameters": spec.json_schema},
+        }
+        for spec in specs
+    )

@@ -52,10 +52,13 @@ def read_history_gen(ref: str, start: int, messages: Sequence[BaseMessage], page
     """One page of what a reference names. Mistakes are answered in words that the model can act on."""
     ref = ref.strip()
     if not ref.startswith("/"):
-        text = _message_text(ref, messages)
-        if text is None:
+        log = read_log(messages)
+        index = log.positions.get(ref)
+        if index is None:
             return f"No message {ref!r} in this conversation. Use an id or a path exactly as a note names it."
-        return paged(text, start, page, of=ref)
+        shown = paged(_message_text(log.messages[index]), start, page, of=ref)
+        media = _media_of(log.messages[index]) if start <= 0 else []
+        return [{"type": "text", "text": shown}, *media] if media else shown
     try:
         data = yield from ReadFile(path=ref)
     except (FileMissingError, PathError) as error:
@@ -80,20 +83,36 @@ def paged(text: str, start: int, page: int, *, of: str) -> str:
     return f"{head}{more}]\n{text[start:stop]}"
 
 
-def _message_text(key: str, messages: Sequence[BaseMessage]) -> str | None:
-    log = read_log(messages)
-    index = log.positions.get(key)
-    if index is None:
-        return None
-    message = log.messages[index]
+def _message_text(message: BaseMessage) -> str:
+    """Everything of a message but its inline media: texts and reasoning verbatim, calls and other blocks as JSON."""
     lines = [f"({role_of(message)})"]
-    lines += [block.text for block in blocks_of(message) if block.kind in ("text", "reasoning") and block.text]
+    for block in blocks_of(message):
+        if block.kind in ("text", "reasoning"):
+            lines += [block.text] if block.text else []
+        elif block.media is None or block.media.data is None:
+            lines += [] if block.kind == "call" else [_json(block.raw)]
     lines += [
-        f"(calls {call.name} {call.id}) "
-        + (call.args if isinstance(call.args, str) else json.dumps(call.args, ensure_ascii=False, indent=1))
+        f"(calls {call.name} {call.id}) " + (call.args if isinstance(call.args, str) else _json(call.args))
         for call in calls_of(message)
     ]
     return "\n".join(lines)
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=1, default=str)
+
+
+def _media_of(message: BaseMessage) -> list[str | dict[str, object]]:
+    """The inline media of a message, as LangChain's standard blocks; too large ones as a note."""
+    found: list[str | dict[str, object]] = []
+    for media in (block.media for block in blocks_of(message)):
+        if media is None or media.data is None:
+            continue
+        if media.size > _MOST_MEDIA:
+            found.append({"type": "text", "text": f"({media.mime}, {media.size} bytes, too large to show)"})
+        else:
+            found.append({"type": media.kind, "base64": media.data, "mime_type": media.mime or "image/png"})
+    return found
 
 
 def _medium(ref: str, mime: str, data: bytes) -> Answer:

@@ -61,7 +61,7 @@ class Setup:
         facts = facts_of(request.model, request.model_settings)
         meter = self.meter or self.host.meter(facts.family)
         system = meter.count(request.system_message) if request.system_message is not None else Count(tokens=0, bytes=0)
-        tools = meter.count_tools(request.tools)
+        tools = meter.count_tools([*request.tools, *self.host.schemas(request.response_format)])
         room = self.room(facts)
         thread = thread_of(request)
         previous, at = self.host.take(thread)
@@ -89,6 +89,12 @@ class Setup:
             learn=learn, before_fold=before_fold, room=room,
         )  # fmt: skip
         return turn, edge
+
+    @property
+    def reader(self) -> str | None:
+        """The tool that reads back what a note stands for."""
+        binding = self.binding or Binding()
+        return binding.log_reader or binding.file_reader
 
     def room(self, facts: ModelFacts) -> Room:
         """What is known of what a request to a model may take."""

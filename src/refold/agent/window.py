@@ -35,7 +35,7 @@ from refold.agent.edge import (
     Request,
 )
 from refold.agent.host import Host
-from refold.agent.recall import READ_HISTORY, read_history_tool
+from refold.agent.recall import read_history_tool
 from refold.agent.setup import Binding, Setup
 from refold.agent.state import WindowState
 from refold.agent.telemetry import open_telemetry
@@ -130,7 +130,7 @@ class WindowMiddleware(AgentMiddleware[WindowState, None, object]):
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], ToolMessage | Command[object]]
     ) -> ToolMessage | Command[object]:
         """Refuse a call whose arguments hold a copied reference to a withheld value."""
-        return refusal_of(request) or handler(request)
+        return refusal_of(request, self.setup.reader) or handler(request)
 
     async def awrap_tool_call(
         self,
@@ -138,7 +138,7 @@ class WindowMiddleware(AgentMiddleware[WindowState, None, object]):
         handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[object]]],
     ) -> ToolMessage | Command[object]:
         """Refuse a call whose arguments hold a copied reference to a withheld value."""
-        return refusal_of(request) or await handler(request)
+        return refusal_of(request, self.setup.reader) or await handler(request)
 
     def _open(self, request: ModelRequest[None]) -> tuple[Turn, Edge]:
         return self.setup.open(
@@ -184,7 +184,7 @@ def committed_pass(outcome: Outcome) -> FoldCommitted:
     )  # fmt: skip
 
 
-def refusal_of(request: ToolCallRequest) -> ToolMessage | None:
+def refusal_of(request: ToolCallRequest, reader: str | None) -> ToolMessage | None:
     """The error result for a call that repeats a reference instead of content (fault 131), or None for any other."""
     found = has_reference(request.tool_call["args"])
     if found is None:
@@ -192,8 +192,8 @@ def refusal_of(request: ToolCallRequest) -> ToolMessage | None:
     return ToolMessage(
         content=(
             f"Not run: the argument {found or 'arguments'!r} holds a note that stands for text which this conversation "
-            f"shows shortened, not the text itself. Read the original with {READ_HISTORY}, then call again with the "
-            "whole text."
+            "shows shortened, not the text itself. "
+            + (f"Read the original with {reader}, then call again with the whole text." if reader else "Write it out.")
         ),
         name=request.tool_call["name"],
         tool_call_id=request.tool_call["id"] or "",

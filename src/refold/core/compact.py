@@ -29,7 +29,7 @@ from refold.core.progress import summaries_allowed
 from refold.core.project import Window, project
 from refold.core.segment import Facts, Recall, quotable, segment_text, state_text
 from refold.core.summary import Summary, SummaryJob, summary_gen
-from refold.errors import FilesError, SummaryError
+from refold.errors import ConfigurationError, FilesError, SummaryError
 
 _MOST_PLANS = 4
 """Plans per pass: the first, and as many more as steps that failed may need to be planned around."""
@@ -123,7 +123,7 @@ def compact_gen(job: Compaction, gauge: Gauge) -> Program[Pass]:
         return Pass(gauge=gauge, folds=())
     at = window.log.anchor(len(window.log) - 1)
     made = _Made(
-        pass_id=derived_id("pass", at.key, at.hash, str(len(window.raw_folds))),
+        pass_id=derived_id("pass", job.scope.thread, at.key, at.hash, str(len(window.raw_folds))),
         reason=planned.reason,
         before=gauge.used,
     )
@@ -155,10 +155,10 @@ def _finish_gen(job: Compaction, gauge: Gauge, made: _Made) -> Program[Pass]:
         return Pass(gauge=gauge, folds=())
     result = _remeasured(gauge, made.folds)
     final = [replace(fold, after=result.used).to_json() for fold in made.folds]
-    if any(fold.kind != "strike" for fold in made.folds):
-        confirmed = yield from ConfirmFolds(folds=final, before=made.before, after=result.used, reason=made.reason)
-        if len(confirmed) < len(final):
-            final = _without_orphans([fold for fold in final if fold in confirmed])
+    proposed = [fold for fold in final if fold["kind"] != "strike"]
+    if proposed:
+        answer = yield from ConfirmFolds(folds=proposed, before=made.before, after=result.used, reason=made.reason)
+        final = _confirmed(final, answer)
     raw = [*gauge.window.raw_folds, *final]
     result = _measured(result, project(gauge.window.log.messages, raw, previous=result.window))
     yield from Report(
@@ -185,11 +185,32 @@ def _with_state(job: Compaction, gauge: Gauge, made: _Made) -> list[Fold]:
     return folds
 
 
-def _without_orphans(folds: Sequence[Mapping[str, Json]]) -> list[Mapping[str, Json]]:
-    """STATE is written for the summaries of its pass; a veto of them all is a veto of it."""
-    if any(fold["kind"] in ("summary", "merge") for fold in folds):
-        return list(folds)
-    return [fold for fold in folds if fold["kind"] != "state"]
+def _confirmed(made: Sequence[Mapping[str, Json]], answer: Sequence[Mapping[str, Json]]) -> list[Mapping[str, Json]]:
+    """The folds that the hook keeps, with the texts that it gave to segments and STATE.
+
+    A strike is an account of what failed and not the hook's to drop. STATE is written for the summaries of its pass; a
+    veto of them all is a veto of it.
+    """
+    kept = {str(fold["id"]): fold for fold in answer}
+    if foreign := kept.keys() - {str(fold["id"]) for fold in made}:
+        raise ConfigurationError(
+            f"before_fold returned the folds {sorted(foreign)}, which were not proposed: return some of those "
+            "that were, with the text of summaries changed at most"
+        )
+    spans = any(str(fold["id"]) in kept for fold in made if fold["kind"] in ("summary", "merge"))
+    return [
+        _amended(fold, kept.get(str(fold["id"]), fold))
+        for fold in made
+        if fold["kind"] == "strike" or (str(fold["id"]) in kept and (spans or fold["kind"] != "state"))
+    ]
+
+
+def _amended(fold: Mapping[str, Json], answered: Mapping[str, Json]) -> Mapping[str, Json]:
+    """A fold with the text of the hook's answer. Everything else names what is stored, and stays."""
+    data, wished = fold["data"], answered.get("data")
+    if not isinstance(data, Mapping) or not isinstance(wished, Mapping) or data.get("text") == wished.get("text"):
+        return fold
+    return {**fold, "data": {**data, "text": str(wished.get("text"))}}
 
 
 def _carry_out_gen(job: Compaction, gauge: Gauge, planned: Plan, made: _Made) -> Program[None]:

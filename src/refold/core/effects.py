@@ -73,14 +73,17 @@ class AskSummariser(Effect[Reply | Failure]):
 @dataclass(frozen=True, kw_only=True)
 class CallModel(Effect[object | Failure]):
     """Send the window to the model. Answers with the response, whatever its type, or a `Failure` whose `overflow` is
-    set; every other error of the model is thrown."""
+    set; every other error of the model is thrown. `over` says that the request is over what is assumed of the model:
+    then a refusal that says nothing is taken for an overflow."""
 
     messages: Sequence[BaseMessage]
+    over: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConfirmFolds(Effect[Sequence[Mapping[str, Json]]]):
-    """Show the folds of a pass to the user's `before_fold` hook. Answers with those to keep: all, some, or none."""
+    """Show the folds of a pass to the user's `before_fold` hook. Answers with those to keep: all, some, or none; the
+    texts of segments and STATE may be others."""
 
     folds: Sequence[Mapping[str, Json]]
     before: int

@@ -66,6 +66,7 @@ def model_call_gen(turn: Turn) -> Program[Outcome]:
     what the request cannot do without; and whatever the model raises that is no overflow.
     """
     gauge, room = open_gauge(turn), turn.room
+    yield from _report_gen(turn, gauge)
     made: list[Mapping[str, Json]] = []
     vetoed, refusal = False, None
     for _ in range(turn.compaction.policy.overflow_retries + 1):
@@ -80,7 +81,7 @@ def model_call_gen(turn: Turn) -> Program[Outcome]:
             ) from refusal
         check_fits(gauge, job, guessed=room.limits.source == "default", vetoed=vetoed)
         check_valid(turn, gauge)
-        answer = yield from CallModel(messages=gauge.window.messages)
+        answer = yield from CallModel(messages=gauge.window.messages, over=gauge.used > job.budget)
         if not isinstance(answer, Failure):
             return Outcome(response=answer, folds=tuple(made), gauge=gauge)
         refusal, overflow = answer.error, answer.overflow or Overflow()
@@ -88,6 +89,18 @@ def model_call_gen(turn: Turn) -> Program[Outcome]:
         yield from Report(event="overflow", data={"sent": sent, "bytes": gauge.size, "limit": overflow.limit})
         room = yield from LearnLimit(overflow=overflow, sent=sent, size=gauge.size, scale=gauge.scale)
     raise overflow_error("the provider refused the request as too long, again and again", gauge, job) from refusal
+
+
+def _report_gen(turn: Turn, gauge: Gauge) -> Program[None]:
+    """Say which folds do not act, once for as long as it is the same ones."""
+    window = gauge.window
+    known = turn.previous.window if turn.previous is not None else None
+    if known is None or known.void != window.void:
+        for lost in window.void:
+            yield from Report(event="fold_void", data={"fold": lost.fold, "reason": lost.reason})
+    if known is None or known.unreadable != window.unreadable:
+        for other in window.unreadable:
+            yield from Report(event="fold_ignored", data={"fold": other.id, "reason": other.reason})
 
 
 def open_gauge(turn: Turn) -> Gauge:

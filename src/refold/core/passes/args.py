@@ -6,6 +6,7 @@ and ids, stay. Every spelling of the call in the message is changed alike.
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
@@ -18,6 +19,7 @@ from refold.core.passes.base import MARK_OPEN, Proposal, Scope, mark, tokens_of
 WITHHELD = f"{MARK_OPEN}withheld "
 """How every reference to a withheld argument begins."""
 
+_ANY_MARK = re.compile(re.escape(MARK_OPEN) + "(withheld|result|input|cleared|media) ")
 _SHORTEST = 400
 """Characters below which no value is withheld: the reference itself has about 200."""
 
@@ -71,11 +73,12 @@ def show(message: BaseMessage, data: Mapping[str, Json]) -> BaseMessage:
 
 
 def has_reference(args: Mapping[str, object]) -> str | None:
-    """The path of an argument that holds a reference to a withheld value, where a model copied one (fault 131)."""
+    """The path of an argument that holds a reference instead of content, where a model copied one (fault 131): to a
+    withheld value, or to a result, an input or a medium that was moved out."""
     found: list[str] = []
 
     def note(path: str, value: str) -> str:
-        if WITHHELD in value:
+        if _ANY_MARK.search(value):
             found.append(path)
         return value
 
