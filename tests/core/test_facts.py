@@ -1,5 +1,6 @@
 """Facts: found in any script, once, in linear work; and put back behind a summary within a budget."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -281,6 +282,13 @@ class TestTheAudit:
         """The end of the id, since beginnings are often shared."""
         assert short_id("run--3f2504e0-aabbccddee") == "ccddee"
         assert "- Never push to main. @aaaa01" in audit(SPAN, "", budget=3000, count=tokens).appendix
+
+    @given(st.lists(st.text(alphabet="a/b.py 1m%s\n\r$-`:@{}年月日中", max_size=80), max_size=3))
+    def test_no_value_begins_a_line_of_its_own(self, texts: list[str]) -> None:
+        """Law 7: every line is a heading of ours, or an item that ends with its message."""
+        span = [ToolMessage(content=text, tool_call_id="c", id="abcdef") for text in texts]
+        for line in audit(span, "", budget=2000, count=tokens).appendix.splitlines()[1:]:
+            assert re.fullmatch(r"- .* @(abcdef|\^)|[a-z ]+( under .*)?:", line), line
 
     def test_an_empty_span_loses_nothing(self) -> None:
         """No facts, no appendix, full survival."""

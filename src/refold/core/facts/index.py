@@ -204,8 +204,8 @@ def _last_id(fact: Fact) -> str:
 
 
 def _bare(fact: Fact) -> str:
-    return fact.text
+    return " ".join(fact.text.split())
 
 
 def _with_context(fact: Fact) -> str:
-    return f"{fact.context} {fact.text}" if fact.context else fact.text
+    return " ".join(f"{fact.context} {fact.text}".split())
