@@ -7,12 +7,12 @@ hash it relies on, and compares the parent's row with the one remembered.
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from refold.checkpoint.header import Header
-from refold.checkpoint.lean import Frozen
+from refold.checkpoint.lean import Lean
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -45,9 +45,35 @@ class Lru(Generic[K, V]):
             old = self._items.pop(key, None)
             self._used += cost - (old[1] if old else 0)
             self._items[key] = (value, cost)
-            while self._used > self._limit and self._items:
-                _, (_, freed) = self._items.popitem(last=False)
-                self._used -= freed
+            self._shrink()
+
+    def _shrink(self) -> None:
+        while self._used > self._limit and self._items:
+            _, (_, freed) = self._items.popitem(last=False)
+            self._used -= freed
+
+    def get_many(self, keys: Iterable[K]) -> dict[K, V]:
+        """Those of some keys that are there."""
+        found: dict[K, V] = {}
+        with self._lock:
+            items = self._items
+            if not items:
+                return found
+            for key in keys:
+                if key in items:
+                    items.move_to_end(key)
+                    found[key] = items[key][0]
+        return found
+
+    def put_many(self, new: Mapping[K, V]) -> None:
+        """Add keys that were not there. Where one is, it stays."""
+        with self._lock:
+            for key, value in new.items():
+                if key not in self._items:
+                    cost = self._cost(value)
+                    self._used += cost
+                    self._items[key] = (value, cost)
+            self._shrink()
 
     def drop(self, key: K) -> None:
         with self._lock:
@@ -64,7 +90,8 @@ class Lru(Generic[K, V]):
 class ListState:
     """The elements of a log as they were last written or read.
 
-    `objects` are the live elements, `marks` what each was like (see `lists`). A longer state of the same log has a
+    `objects` are the live elements, `marks` what each was like (see `lists`): a stored message's own form, until
+    somebody needs to compare it. A longer state of the same log has a
     shorter one as its prefix. Never changed once made.
     """
 
@@ -88,14 +115,14 @@ class Tip:
 class Caches:
     """All caches of one database. Limits: bytes for values (about), elements for lists, entries for the rest."""
 
-    frozen: Lru[int, Frozen]
+    lean: Lru[int, Lean]
     lists: Lru[int, ListState]
     templates: Lru[int, bytes] = field(default_factory=lambda: Lru(4096))
     tips: Lru[tuple[str, str], Tip] = field(default_factory=lambda: Lru(256))
     stored: Lru[bytes, bytes] = field(default_factory=lambda: Lru(4096))
 
     def clear(self) -> None:
-        for cache in (self.frozen, self.lists, self.templates, self.tips, self.stored):
+        for cache in (self.lean, self.lists, self.templates, self.tips, self.stored):
             cache.clear()
 
 

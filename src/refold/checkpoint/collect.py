@@ -19,7 +19,7 @@ from typing import Final, cast
 
 from refold.checkpoint.blobs import Found, pack_pack, pull_gen, unpack_pack
 from refold.checkpoint.drafts import Context
-from refold.checkpoint.effects import Args, Barrier, Select, SelectEach, SelectIn, Transaction, one
+from refold.checkpoint.effects import Args, Barrier, Select, SelectEach, SelectIn, Transaction, as_bytes, one
 from refold.checkpoint.header import Cell, InBlob, Inline, InLog, id_time
 from refold.checkpoint.logs import read_logs_gen
 from refold.checkpoint.meta import read_meta_gen
@@ -98,7 +98,7 @@ def _tidy_gen(now: datetime) -> Program[None]:
     """Forget what is counted, and deletions so old that no late write can come any more."""
     yield from Select(statement="meta_set", args={"key": "freed", "value": b"0"})
     rows = yield from Select(statement="meta_from", args={"start": DELETED, "stop": DELETED + "~", "count": 100_000})
-    old = [key for key, newest in rows if now - id_time(bytes(cast("bytes", newest)).decode()) > _REMEMBER]
+    old = [key for key, newest in rows if now - id_time(as_bytes(newest).decode()) > _REMEMBER]
     yield from SelectEach(statement="meta_delete", rows=[{"key": key} for key in old])
 
 
@@ -142,7 +142,7 @@ def _mark_checkpoints_gen(ctx: Context, marks: Marks) -> Program[None]:
         for seq, space, raw, template, data in cast("list[tuple[int, int, bytes, int, bytes]]", full):
             row = CheckpointRow(
                 seq=seq, checkpoint_id=unpack_id(raw, wide=space in wide), state=0, parent=None, run=None,
-                template=template, data=bytes(data), parent_id=None,
+                template=template, data=as_bytes(data), parent_id=None,
             )  # fmt: skip
             header = header_of(ctx, row, templates)
             marks.blobs.add(template)
@@ -273,7 +273,7 @@ def _shrink_pack_gen(ctx: Context, pack: int) -> Program[int]:
     if left:
         rows = yield from SelectIn(statement="pack_get", keys=[pack])
         _, codec, data = cast("tuple[int, int, bytes]", rows[0])
-        plains = unpack_pack(ctx.sealer.open(codec, bytes(data)))
+        plains = unpack_pack(ctx.sealer.open(codec, as_bytes(data)))
         new_codec, new_data = ctx.sealer.seal(pack_pack({blob: plains[blob] for blob in left}), strong=True)
         added = yield from Select(statement="pack_add", args={"codec": new_codec, "data": new_data})
         moves: list[Args] = [{"id": blob, "codec": flags, "base": added[0][0]} for blob, flags in left.items()]

@@ -10,7 +10,7 @@ from typing import Final, cast
 
 from refold.checkpoint.blobs import pack_pack
 from refold.checkpoint.drafts import Context
-from refold.checkpoint.effects import Args, Select, SelectEach, SelectIn, Transaction, Vacuum
+from refold.checkpoint.effects import Args, Select, SelectEach, SelectIn, Transaction, Vacuum, as_bytes
 from refold.checkpoint.seal import CODEC_MASK, PACKED
 from refold.core.program import Program
 
@@ -35,7 +35,7 @@ def compact_gen(ctx: Context) -> Program[Compacted]:
         if len(rows) < _LEAST:
             break
         after = rows[-1][0]
-        plains = {blob: ctx.sealer.open(codec, bytes(data)) for blob, codec, _, data in rows}
+        plains = {blob: ctx.sealer.open(codec, as_bytes(data)) for blob, codec, _, data in rows}
         sealed = ctx.sealer.seal(pack_pack(plains), strong=True)
         codecs = {blob: codec for blob, codec, _, _ in rows}
         if (yield from Transaction(program=partial(_place_gen, codecs, sealed), write=True)):

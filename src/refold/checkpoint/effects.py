@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeAlias, TypeVar
 
 from refold.core.program import Effect, Program
+from refold.errors import CorruptionError
 
 T = TypeVar("T")
 
@@ -85,3 +86,12 @@ class Vacuum(Effect[None]):
 def one(rows: Sequence[Row]) -> Row | None:
     """The first row, or None."""
     return rows[0] if rows else None
+
+
+def as_bytes(value: object) -> bytes:
+    """A column of bytes. Raises `CorruptionError` for anything else: only a damaged database has it there."""
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, memoryview):
+        return bytes(value)
+    raise CorruptionError(f"a column of bytes holds a {type(value).__name__}; restore the database from a backup")

@@ -2,90 +2,122 @@
 
 Restoring a long list is bound by pydantic: 20-40 us a message through its constructor. A message of an exact
 langchain-core class whose stored fields have exactly the shapes that the constructor leaves alone is rebuilt here by
-setting them, in 2-8 us. Anything else (a subclass, an extra field, a tool call in an older spelling, a nested object)
+setting them, in 5-10 us. Anything else (a subclass, an extra field, a tool call in an older spelling, a nested object)
 takes the stock path, so both give equal objects.
 
-`Frozen` is a message taken apart: its class and its fields in containers of their own. Thawed, it gives a new message
-each time, so no two readers share a mutable part. Compared with a live message, it tells whether the message was edited
-since: strings are shared and compare by identity, so the comparison costs about half a microsecond and no
-serialisation.
+`Lean` is such a message as stored: its class and the bytes of its fields. Thawed, it gives a new message each time, so
+no two readers share a mutable part. `Mark` is what a live message was like: its fields, in containers of its own.
+Comparing a message with its mark tells whether it was edited since: strings are shared and compare by identity, so the
+comparison costs about half a microsecond and no serialisation.
 """
 
 import operator
-from collections.abc import Callable, Mapping
-from typing import Final, TypeAlias, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import ormsgpack
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from pydantic import BaseModel
 
 Fields: TypeAlias = dict[str, object]
-Frozen: TypeAlias = tuple[Fields, dict[str, object], type[BaseMessage]]
-"""(fields, extra fields, class): extra is always empty. A tuple, so that comparing is one call into C for a whole
-list."""
+Mark: TypeAlias = tuple[Fields, dict[str, object], type[BaseMessage]]
+"""(fields, extra fields, class); extra is always empty. A tuple: comparing a whole list is one call into C."""
 
-signature: Final[Callable[[object], Frozen]] = cast(
-    "Callable[[object], Frozen]", operator.attrgetter("__dict__", "__pydantic_extra__", "__class__")
+signature: Final[Callable[[object], Mark]] = cast(
+    "Callable[[object], Mark]", operator.attrgetter("__dict__", "__pydantic_extra__", "__class__")
 )
-"""A live message in the form of a `Frozen`. Raises `AttributeError` for what is no pydantic object."""
+"""A live message in the form of a `Mark`. Raises `AttributeError` for what is no pydantic object."""
+
+
+class Lean(NamedTuple):
+    """A stored message that needs no validation: its class, and its fields in msgpack."""
+
+    cls: type[BaseMessage]
+    fields: bytes
+
 
 _PYDANTIC = 5  # the ext code that LangGraph's serializer gives a pydantic object: (module, class, fields, method)
 _OPTIONS = ormsgpack.OPT_NON_STR_KEYS
-_CLASSES: Final[Mapping[tuple[str, str], type[BaseMessage]]] = {
-    (cls.__module__, cls.__name__): cls for cls in (HumanMessage, AIMessage, SystemMessage, ToolMessage)
-}
-_FIELDS: Final[Mapping[type[BaseMessage], tuple[str, ...]]] = {
-    cls: tuple(cls.model_fields) for cls in _CLASSES.values()
-}
+_CLASSES: Final = (AIMessage, ToolMessage, HumanMessage, SystemMessage)
+_KINDS: Final[Sequence[tuple[type[BaseMessage], bytes, int, tuple[str, ...]]]] = tuple(
+    (cls, prefix, len(prefix), tuple(cls.model_fields))
+    for cls in _CLASSES
+    for prefix in (b"\x94" + ormsgpack.packb(cls.__module__) + ormsgpack.packb(cls.__name__),)
+)
+_SUFFIX: Final = ormsgpack.packb("model_validate_json")
+_SUFFIX_SIZE: Final = len(_SUFFIX)
+_HEADERS: Final = {b"\xc7": 3, b"\xc8": 4, b"\xc9": 6}  # msgpack's ext 8, 16 and 32: bytes before the payload
 _CALL_KEYS: Final = {"name", "args", "id", "type"}
 _USAGE_COUNTS: Final = ("input_tokens", "output_tokens", "total_tokens")
 _USAGE_DETAILS: Final[Mapping[str, frozenset[str]]] = {
     "input_token_details": frozenset({"audio", "cache_creation", "cache_read"}),
     "output_token_details": frozenset({"audio", "reasoning"}),
 }
+_new: Final[Callable[[type[BaseMessage]], BaseMessage]] = object.__new__
 _set = object.__setattr__
+# The slots of pydantic's instances, written as pydantic's own `model_construct` does, without looking each up by name.
+_set_fields_set = BaseModel.__dict__["__pydantic_fields_set__"].__set__
+_set_extra = BaseModel.__dict__["__pydantic_extra__"].__set__
+_set_private = BaseModel.__dict__["__pydantic_private__"].__set__
 
 
 class _NotLeanError(Exception):
     """A nested object: the stock path knows what to do with it."""
 
 
-def freeze_bytes(data: bytes) -> Frozen | None:
-    """The message in serialized bytes, or None where only the stock path is sure to be right."""
-    try:
-        parts = ormsgpack.unpackb(data, ext_hook=_outer, option=_OPTIONS)
-    except (_NotLeanError, ValueError):
+def lean_of(data: bytes, at: int = 0) -> tuple[Lean, Fields] | None:
+    """The message in serialized bytes (from a position on) with its fields, or None where only the stock path is sure
+    to be right."""
+    head = _HEADERS.get(data[at : at + 1])
+    if head is None or not data.endswith(_SUFFIX):
         return None
-    if not isinstance(parts, _Parts):
+    start = at + head
+    if data[start - 1] != _PYDANTIC:
         return None
-    cls = _CLASSES.get((parts.module, parts.name))
-    if cls is None or tuple(parts.fields) != _FIELDS[cls] or not _is_settled(cls, parts.fields):
-        return None
-    return parts.fields, {}, cls
+    for cls, prefix, size, names in _KINDS:
+        if data.startswith(prefix, start):
+            fields_bytes = data[start + size : -_SUFFIX_SIZE]
+            try:
+                fields = ormsgpack.unpackb(fields_bytes, ext_hook=_nested, option=_OPTIONS)
+            except (_NotLeanError, ValueError):
+                return None
+            if type(fields) is dict and tuple(fields) == names and _is_settled(cls, fields):
+                return Lean(cls, fields_bytes), fields
+            return None
+    return None
 
 
-def freeze_message(message: object) -> Frozen | None:
-    """A live message taken apart, or None if it has something in it that cannot be compared or copied safely."""
+def thaw(lean: Lean) -> BaseMessage:
+    """A new message that shares no container with any other."""
+    return build(lean.cls, ormsgpack.unpackb(lean.fields, option=_OPTIONS))
+
+
+def build(cls: type[BaseMessage], fields: Fields) -> BaseMessage:
+    """A message of fields that become its own."""
+    message = _new(cls)
+    _set(message, "__dict__", fields)
+    _set_fields_set(message, set(fields))
+    _set_extra(message, {})
+    _set_private(message, None)
+    return message
+
+
+def mark_of_lean(lean: Lean) -> Mark:
+    """What a message was like when it was stored."""
+    return ormsgpack.unpackb(lean.fields, option=_OPTIONS), {}, lean.cls
+
+
+def mark_of_message(message: object) -> Mark | None:
+    """What a live message is like, or None if something in it cannot be compared or copied safely."""
     if not isinstance(message, BaseMessage) or message.__pydantic_extra__ != {}:
         return None
     fields = copy_plain(message.__dict__)
     return None if fields is _NOT_PLAIN else (cast("Fields", fields), {}, type(message))
 
 
-def thaw(frozen: Frozen) -> BaseMessage:
-    """A new message that shares no container with any other."""
-    fields, _, cls = frozen
-    message = cls.__new__(cls)
-    _set(message, "__dict__", {k: _copy(v) if type(v) in (dict, list) else v for k, v in fields.items()})
-    _set(message, "__pydantic_fields_set__", set(fields))
-    _set(message, "__pydantic_extra__", {})
-    _set(message, "__pydantic_private__", None)
-    return message
-
-
-def cost(frozen: Frozen) -> int:
-    """About how many bytes a frozen message keeps in memory."""
-    content = frozen[0].get("content")
-    return 1200 + (len(content) if isinstance(content, str) else 4000)
+def cost(lean: Lean) -> int:
+    """About how many bytes a lean message keeps in memory."""
+    return 150 + len(lean.fields)
 
 
 def copy_plain(value: object) -> object:
@@ -126,47 +158,21 @@ _NOT_PLAIN = object()
 NOT_PLAIN: Final = _NOT_PLAIN
 
 
-class _Parts:
-    __slots__ = ("fields", "module", "name")
-
-    def __init__(self, module: str, name: str, fields: Fields) -> None:
-        self.module, self.name, self.fields = module, name, fields
-
-
-def _outer(code: int, data: bytes) -> object:
-    if code != _PYDANTIC:
-        raise _NotLeanError
-    parts = ormsgpack.unpackb(data, ext_hook=_inner, option=_OPTIONS)
-    match parts:
-        case [str(module), str(name), dict(fields), _]:
-            return _Parts(module, name, fields)
-        case _:
-            raise _NotLeanError
-
-
-def _inner(code: int, data: bytes) -> object:
+def _nested(code: int, data: bytes) -> object:
     raise _NotLeanError
 
 
-def _copy(value: object) -> object:
-    kind = type(value)
-    if kind is dict:
-        source = cast("dict[object, object]", value)
-        return {k: _copy(v) if type(v) in (dict, list) else v for k, v in source.items()} if source else {}
-    return [_copy(v) if type(v) in (dict, list) else v for v in cast("list[object]", value)]
-
-
 def _is_settled(cls: type[BaseMessage], fields: Fields) -> bool:
-    """Whether the class's validators would leave the fields exactly as they are."""
-    content, extra, response = fields["content"], fields["additional_kwargs"], fields["response_metadata"]
-    if type(content) is list:
-        if not all(type(part) in (str, dict) for part in cast("list[object]", content)):
-            return False
-    elif type(content) is not str:
+    """Whether the class's validators would leave the fields exactly as they are. Runs for every message read."""
+    content = fields["content"]
+    if type(content) is not str and not (
+        isinstance(content, list) and all(type(part) in (str, dict) for part in content)
+    ):
         return False
-    if type(extra) is not dict or type(response) is not dict:
+    if type(fields["additional_kwargs"]) is not dict or type(fields["response_metadata"]) is not dict:
         return False
-    if not all(fields[name] is None or type(fields[name]) is str for name in ("id", "name")):
+    message_id, name = fields["id"], fields["name"]
+    if (message_id is not None and type(message_id) is not str) or (name is not None and type(name) is not str):
         return False
     if cls is AIMessage:
         return _is_settled_ai(fields)
@@ -175,34 +181,34 @@ def _is_settled(cls: type[BaseMessage], fields: Fields) -> bool:
     return True
 
 
-def _is_settled_ai(fields: Fields) -> bool:
-    extra = cast("dict[str, object]", fields["additional_kwargs"])
-    response = cast("dict[str, object]", fields["response_metadata"])
-    calls, invalid = fields["tool_calls"], fields["invalid_tool_calls"]
-    if "tool_calls" in extra or response.get("output_version") == "v1" or invalid != [] or type(calls) is not list:
+def _is_settled_ai(fields: Mapping[str, Any]) -> bool:
+    calls, usage = fields["tool_calls"], fields["usage_metadata"]
+    if "tool_calls" in fields["additional_kwargs"] or fields["response_metadata"].get("output_version") == "v1":
         return False
-    for call in cast("list[object]", calls):
-        if type(call) is not dict:
+    if fields["invalid_tool_calls"] != [] or type(calls) is not list:
+        return False
+    for call in calls:
+        if type(call) is not dict or call.keys() != _CALL_KEYS or call["type"] != "tool_call":
             return False
-        known = cast("dict[str, object]", call)
-        if set(known) != _CALL_KEYS or known["type"] != "tool_call" or type(known["name"]) is not str:
+        call_id = call["id"]
+        if type(call["name"]) is not str or type(call["args"]) is not dict:
             return False
-        if type(known["args"]) is not dict or not (known["id"] is None or type(known["id"]) is str):
+        if call_id is not None and type(call_id) is not str:
             return False
-    return fields["usage_metadata"] is None or _is_settled_usage(fields["usage_metadata"])
+    return usage is None or (type(usage) is dict and _is_settled_usage(usage))
 
 
-def _is_settled_usage(usage: object) -> bool:
-    if type(usage) is not dict:
+def _is_settled_usage(usage: Mapping[str, Any]) -> bool:
+    names = tuple(usage)
+    if names[:3] != _USAGE_COUNTS:
         return False
-    known = cast("dict[str, object]", usage)
-    if tuple(known)[:3] != _USAGE_COUNTS or not all(type(known[name]) is int for name in _USAGE_COUNTS):
+    into, out, total = usage["input_tokens"], usage["output_tokens"], usage["total_tokens"]
+    if type(into) is not int or type(out) is not int or type(total) is not int:
         return False
-    for name in tuple(known)[3:]:
-        details = known[name]
-        if name not in _USAGE_DETAILS or type(details) is not dict:
+    for name in names[3:]:
+        details = usage[name]
+        if name not in _USAGE_DETAILS or type(details) is not dict or not details.keys() <= _USAGE_DETAILS[name]:
             return False
-        for key, count in cast("dict[str, object]", details).items():
-            if key not in _USAGE_DETAILS[name] or type(count) is not int:
-                return False
+        if any(type(count) is not int for count in details.values()):
+            return False
     return True

@@ -13,6 +13,7 @@ import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import cast
 
 from langchain_core.messages import BaseMessage
 from langgraph.types import Send
@@ -20,7 +21,7 @@ from langgraph.types import Send
 from refold.checkpoint.caches import Entry, ListState
 from refold.checkpoint.drafts import Context, Draft, draft_of
 from refold.checkpoint.header import InLog
-from refold.checkpoint.lean import NOT_PLAIN, copy_plain, freeze_message, same, signature
+from refold.checkpoint.lean import NOT_PLAIN, Lean, Mark, copy_plain, mark_of_lean, mark_of_message, same, signature
 from refold.checkpoint.serde import MSGPACK, Plain
 
 INLINE_ELEMENT = 96  # bytes: a smaller element that is no message stands in the log itself
@@ -77,7 +78,7 @@ def is_loggable(value: object) -> bool:
 def mark_of(element: object) -> object:
     """What an element is like now. `NOT_PLAIN` (equal to nothing) where that cannot be told cheaply."""
     if isinstance(element, BaseMessage):
-        return freeze_message(element) or NOT_PLAIN
+        return mark_of_message(element) or NOT_PLAIN
     return copy_plain(element)
 
 
@@ -88,6 +89,7 @@ def draft_list(
     if base is None or state is None or len(state.entries) < base.length:
         return _draft_by_element(ctx, value, base=None, state=None, snapshot=snapshot)
     count = base.length
+    state = _with_marks(state)
     if len(value) >= count and len(state.objects) >= count and _is_unchanged(value, state, count):
         added = value[count:]
         marks = [mark_of(element) for element in added]
@@ -96,6 +98,27 @@ def draft_list(
             snapshot=snapshot, objects=[*state.objects[:count], *added], marks=[*state.marks[:count], *marks],
         )  # fmt: skip
     return _draft_by_element(ctx, value, base=base, state=state, snapshot=snapshot)
+
+
+def _with_marks(state: ListState) -> ListState:
+    """The state with marks that can be compared. The live objects that are still as they were stored give their own,
+    so that the next comparison is by identity; of the others the mark is what was stored."""
+    if not any(type(mark) is Lean for mark in state.marks):
+        return state
+    marks: list[object] = []
+    for item, mark in zip(state.objects, state.marks, strict=True):
+        if type(mark) is not Lean:
+            marks.append(mark)
+            continue
+        stored = mark_of_lean(mark)
+        now = mark_of_message(item)
+        marks.append(now if now is not None and is_same_mark(now, stored) else stored)
+    return ListState(entries=state.entries, objects=state.objects, marks=marks)
+
+
+def is_same_mark(left: Mark, right: Mark) -> bool:
+    """Whether two marks are of messages that are the same, type by type."""
+    return left[2] is right[2] and same(left[0], right[0])
 
 
 def _is_unchanged(value: list[object], state: ListState, count: int) -> bool:
@@ -133,9 +156,7 @@ def _known(element: object, mark: object, state: ListState, place: int) -> Entry
         return None
     before = state.marks[place]
     if isinstance(mark, tuple) and isinstance(before, tuple):
-        if mark[2] is before[2] and same(mark[0], before[0]):
-            return state.entries[place]
-        return None
+        return state.entries[place] if is_same_mark(cast("Mark", mark), cast("Mark", before)) else None
     return state.entries[place] if same(mark, before) else None
 
 

@@ -9,19 +9,22 @@ way than its log (an edit, a removal, a fork) opens a child log from the last co
 
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import Final, cast
+from typing import Final, TypeAlias, cast
 
 from refold.checkpoint.caches import Entry
 from refold.checkpoint.drafts import Context
-from refold.checkpoint.effects import Args, Select, SelectEach, one
+from refold.checkpoint.effects import Args, Select, SelectEach, SelectIn, as_bytes, one
 from refold.checkpoint.header import InLog, with_checksum, without_checksum
 from refold.checkpoint.seal import RAW, Sealer
-from refold.checkpoint.varint import get_uint, put_uint, unzigzag, zigzag
+from refold.checkpoint.varint import get_uint, put_uint, zigzag
 from refold.core.program import Program
 from refold.errors import CorruptionError
 
 SEGMENT: Final = 64
 _SHARE: Final = 16  # elements: a shorter common prefix is written again rather than shared
+SegmentRow: TypeAlias = tuple[int, int, int, int, bytes]
+"""(log, start, the length up to which it counts, codec, data)."""
+
 _DEPTH: Final = 8  # logs in a chain: a deeper one would make reading slow
 
 
@@ -43,12 +46,17 @@ def unpack_segment(sealer: Sealer, log: int, start: int, codec: int, data: bytes
     entries: list[Entry] = []
     at = before = 0
     while at < len(plain):
-        value, at = get_uint(plain, at)
+        value = plain[at]
+        if value > 0x7F:
+            value, at = get_uint(plain, at)
+        else:  # nearly all are one byte: neighbours
+            at += 1
         if value & 1:
             entries.append(plain[at : at + value // 2])
             at += value // 2
         else:
-            before += unzigzag(value // 2)
+            step = value >> 1
+            before += step >> 1 if step & 1 == 0 else -((step + 1) >> 1)  # unzigzag, without the call
             entries.append(before)
     return entries
 
@@ -86,7 +94,7 @@ def _grow_gen(ctx: Context, log: int, keep: int, tail: Sequence[Entry]) -> Progr
     start, held = prefix, cast("Sequence[Entry]", [])
     if last is not None:
         start = cast("int", last[0])
-        held = unpack_segment(ctx.sealer, log, start, cast("int", last[1]), bytes(cast("bytes", last[2])))
+        held = unpack_segment(ctx.sealer, log, start, cast("int", last[1]), as_bytes(last[2]))
     beyond = start + len(held) - keep
     if beyond < 0:
         raise CorruptionError(f"log {log} is shorter than a checkpoint says; restore the database from a backup")
@@ -124,29 +132,31 @@ def _write_segments_gen(ctx: Context, log: int, start: int, entries: Sequence[En
 def read_logs_gen(ctx: Context, logs: Mapping[int, int]) -> Program[Mapping[int, Sequence[Entry]]]:
     """The elements of logs up to the given lengths. Remembered ones are not read again."""
     found: dict[int, Sequence[Entry]] = {}
-    missing: list[tuple[int, int]] = []
+    missing: dict[int, list[SegmentRow]] = {}
     for log, length in logs.items():
         state = ctx.caches.lists.get(log)
         if state is not None and len(state.entries) >= length:
             found[log] = state.entries
         else:
-            missing.append((log, length))
+            missing[log] = []
     if missing:
-        answers = yield from SelectEach(
-            statement="log_segments", rows=[{"log": log, "length": length} for log, length in missing]
-        )
-        for (log, length), rows in zip(missing, answers, strict=True):
-            found[log] = _assemble(ctx, log, length, cast("Sequence[tuple[int, int, int, int, bytes]]", rows))
+        rows = yield from SelectIn(statement="log_segments", keys=sorted(missing))
+        for asked, *row in rows:
+            missing[cast("int", asked)].append(cast("SegmentRow", tuple(row)))
+        for log, segments in missing.items():
+            found[log] = _assemble(ctx, log, logs[log], segments)
     return found
 
 
-def _assemble(ctx: Context, log: int, length: int, rows: Sequence[tuple[int, int, int, int, bytes]]) -> Sequence[Entry]:
+def _assemble(ctx: Context, log: int, length: int, rows: Sequence[SegmentRow]) -> Sequence[Entry]:
     entries: list[Entry] = []
     for source, start, upto, codec, data in rows:
-        part = unpack_segment(ctx.sealer, source, start, codec, bytes(data))
+        part = unpack_segment(ctx.sealer, source, start, codec, as_bytes(data))
         if start != len(entries):
             break
-        entries.extend(islice(part, upto - start))
+        entries.extend(islice(part, min(upto, length) - start))
+        if len(entries) == length:
+            break
     if len(entries) != length:
         raise CorruptionError(f"log {log} lacks elements that a checkpoint names; restore the database from a backup")
     return entries

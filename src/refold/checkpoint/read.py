@@ -32,7 +32,7 @@ from refold.checkpoint.spaces import (
     find_space_gen,
     read_row,
 )
-from refold.checkpoint.values import Pulled, pull_cells_gen, remember_list, value_of
+from refold.checkpoint.values import Pulled, pull_cells_gen, value_of
 from refold.core.program import Program
 
 _CHAIN = 1_000_000  # ancestors: a bound against a loop in a damaged database
@@ -66,9 +66,7 @@ def get_tuple_gen(ctx: Context, config: RunnableConfig) -> Program[CheckpointTup
     if loaded is None:
         return None
     row = loaded.rows[0]
-    found = tuple_of(ctx, loaded, row)
-    for channel, cell in loaded.headers[row.seq].cells.items():
-        remember_list(ctx, loaded.pulled, cell, found.checkpoint["channel_values"][channel])
+    found = tuple_of(ctx, loaded, row, remember=True)
     return found if address.checkpoint_id is None else found._replace(config=config)
 
 
@@ -113,14 +111,15 @@ def _writes_by_checkpoint(
     return found
 
 
-def tuple_of(ctx: Context, loaded: Loaded, row: CheckpointRow) -> CheckpointTuple:
+def tuple_of(ctx: Context, loaded: Loaded, row: CheckpointRow, *, remember: bool = False) -> CheckpointTuple:
     """A row as LangGraph's tuple. Every call makes new values."""
+    pulled = loaded.pulled
     header = loaded.headers[row.seq]
     checkpoint: dict[str, Any] = {
         **cast("dict[str, Any]", stored_of(ctx, header.rest)),
         "id": row.checkpoint_id,
         "ts": header.ts,
-        "channel_values": {name: value_of(ctx, loaded.pulled, cell) for name, cell in header.cells.items()},
+        "channel_values": {name: value_of(ctx, pulled, cell, remember=remember) for name, cell in header.cells.items()},
         "channel_versions": dict(header.versions),
         "versions_seen": {node: dict(seen) for node, seen in header.seen.items()},
     }
@@ -168,8 +167,7 @@ def delta_history_gen(
         entry: DeltaChannelHistory = {"writes": writes}
         if channel in walk.seeds:
             seed = walk.seeds[channel]
-            entry["seed"] = value_of(ctx, walk.pulled, seed)
-            remember_list(ctx, walk.pulled, seed, entry["seed"])
+            entry["seed"] = value_of(ctx, walk.pulled, seed, remember=True)
         found[channel] = entry
     return found
 

@@ -1,10 +1,10 @@
 """The `data` columns of checkpoints and writes: sealed rows, and their templates as blobs."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import cast
 
 from refold.checkpoint.blobs import Found, pull_gen, store_gen
 from refold.checkpoint.drafts import Context, Draft, draft_of
+from refold.checkpoint.effects import as_bytes
 from refold.checkpoint.header import (
     Header,
     Write,
@@ -94,7 +94,7 @@ def header_of(ctx: Context, row: CheckpointRow, templates: Mapping[int, bytes]) 
 
 def writes_of(ctx: Context, template: bytes, data: bytes, checkpoint_id: str, task: str) -> Sequence[Write]:
     """A row's writes. Raises `CorruptionError` for a damaged row."""
-    return unpack_writes(template, open_row(ctx, bytes(data), write_key(checkpoint_id, task)))
+    return unpack_writes(template, open_row(ctx, as_bytes(data), write_key(checkpoint_id, task)))
 
 
 def pack_task(task: str) -> bytes:
@@ -106,7 +106,7 @@ def pack_task(task: str) -> bytes:
 
 
 def unpack_task(data: object) -> str:
-    raw = bytes(cast("bytes", data))
+    raw = as_bytes(data)
     if len(raw) == 16:
         return unpack_id(raw, wide=False)
     return raw[1 + raw[0] :].decode("utf-8", "surrogatepass")

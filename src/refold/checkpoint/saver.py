@@ -53,7 +53,7 @@ class Shared:
 
     def __init__(self, *, cache_bytes: int) -> None:
         self.caches = Caches(
-            frozen=Lru(cache_bytes, cost), lists=Lru(_LIST_ELEMENTS, lambda state: len(state.entries) + 1)
+            lean=Lru(cache_bytes, cost), lists=Lru(_LIST_ELEMENTS, lambda state: len(state.entries) + 1)
         )
         self.sealer: Sealer | None = None
 

@@ -19,7 +19,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Send
 
-from refold.checkpoint.lean import Frozen, freeze_bytes, thaw
+from refold.checkpoint.lean import lean_of, thaw
 
 MSGPACK: Final = "msgpack"
 _PART: Final = 128  # bytes: a smaller part costs more as a row than as a repetition
@@ -70,10 +70,6 @@ class Serde:
     def load(self, tag: str, data: bytes) -> object:
         """The value again. Raises what the serializer raises."""
         return self._serde.loads_typed((tag, data))
-
-    def load_frozen(self, tag: str, data: bytes) -> Frozen | None:
-        """The value as a message taken apart, if it is one that needs no validation."""
-        return freeze_bytes(data) if self.lean and tag == MSGPACK else None
 
     def _cuts(self, value: object, data: bytes) -> Sequence[Cut]:
         cuts: list[Cut] = []
@@ -141,8 +137,8 @@ def _is_stock(serde: SerializerProtocol) -> bool:
     )
     for sample in samples:
         tag, data = serde.dumps_typed(sample)
-        frozen = freeze_bytes(data) if tag == MSGPACK else None
+        lean = lean_of(data) if tag == MSGPACK else None
         restored = serde.loads_typed((tag, data))
-        if frozen is None or type(restored) is not type(sample) or restored != thaw(frozen):
+        if lean is None or type(restored) is not type(sample) or restored != thaw(lean[0]):
             return False
     return True

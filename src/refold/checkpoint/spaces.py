@@ -12,7 +12,7 @@ from typing import cast
 
 from langchain_core.runnables import RunnableConfig
 
-from refold.checkpoint.effects import Row, Select, SelectEach, one
+from refold.checkpoint.effects import Row, Select, SelectEach, as_bytes, one
 from refold.checkpoint.shape import is_canonical_uuid
 from refold.core.program import Program
 from refold.errors import ConfigurationError
@@ -71,7 +71,7 @@ def pack_id(text: str, *, wide: bool) -> bytes:
 
 
 def unpack_id(data: bytes, *, wide: bool) -> str:
-    return bytes(data).decode("utf-8", "surrogatepass") if wide else str(uuid.UUID(bytes=bytes(data)))
+    return as_bytes(data).decode("utf-8", "surrogatepass") if wide else str(uuid.UUID(bytes=as_bytes(data)))
 
 
 def read_row(row: Row, space: Space) -> CheckpointRow:
@@ -83,7 +83,7 @@ def read_row(row: Row, space: Space) -> CheckpointRow:
         parent=cast("int | None", parent),
         run=cast("int | None", run),
         template=cast("int | None", template),
-        data=None if data is None else bytes(cast("bytes", data)),
+        data=None if data is None else as_bytes(data),
         parent_id=None if parent_id is None else unpack_id(cast("bytes", parent_id), wide=space.wide),
     )
 
@@ -151,7 +151,7 @@ def is_deleted_gen(thread: str, *checkpoint_ids: str | None) -> Program[bool]:
     row = one((yield from Select(statement="meta_get", args={"key": deletion_key(thread)})))
     if row is None:
         return False
-    newest = bytes(cast("bytes", row[0])).decode("utf-8", "surrogatepass")
+    newest = as_bytes(row[0]).decode("utf-8", "surrogatepass")
     return any(known is not None and known <= newest for known in checkpoint_ids)
 
 

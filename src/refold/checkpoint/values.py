@@ -2,15 +2,15 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import cast
 
+from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from refold.checkpoint.blobs import Found, pull_gen
 from refold.checkpoint.caches import Entry, ListState
 from refold.checkpoint.drafts import Context
 from refold.checkpoint.header import Cell, InBlob, Inline, InLog
-from refold.checkpoint.lean import thaw
+from refold.checkpoint.lean import Lean, thaw
 from refold.checkpoint.lists import mark_of
 from refold.checkpoint.logs import read_logs_gen
 from refold.checkpoint.serde import MSGPACK
@@ -41,7 +41,7 @@ def pull_cells_gen(ctx: Context, found: Found, cells: Iterable[Cell]) -> Program
     logs = yield from read_logs_gen(ctx, lengths)
     for log, entries in logs.items():
         elements.update(entry for entry in entries[: lengths[log]] if isinstance(entry, int))
-    blobs.update(blob for blob in elements if ctx.caches.frozen.get(blob) is None)
+    blobs |= elements - ctx.caches.lean.get_many(elements).keys()
     yield from pull_gen(found, blobs)
     return Pulled(found=found, logs=logs)
 
@@ -56,35 +56,42 @@ def is_array(tag: str, pieces: Sequence[bytes]) -> bool:
     return first == b"\xdc" + count.to_bytes(2, "big")
 
 
-def value_of(ctx: Context, pulled: Pulled, cell: Cell) -> object:
-    """A cell's value, made anew each time. Raises `CorruptionError` where something stored is missing or damaged."""
+def value_of(ctx: Context, pulled: Pulled, cell: Cell, *, remember: bool = False) -> object:
+    """A cell's value, made anew each time. `remember`: recognise a list's elements when they come back in a `put`.
+
+    Raises `CorruptionError` where something stored is missing or damaged.
+    """
     match cell:
         case Inline(tag=tag, pieces=pieces, refs=refs):
             if refs and ctx.serde.lean and is_array(tag, pieces):
-                return [_element(ctx, pulled.found, ref) for ref in refs]
+                return _elements(ctx, pulled.found, refs)[0]
             return ctx.serde.load(tag, pulled.found.fill(pieces, refs))
         case InBlob(blob=blob):
             return ctx.serde.load(*pulled.found.full(blob))
         case InLog(log=log, length=length, snapshot=snapshot):
-            items = [_element(ctx, pulled.found, entry) for entry in pulled.logs[log][:length]]
+            entries = pulled.logs[log][:length]
+            items, forms = _elements(ctx, pulled.found, entries)
+            if remember:
+                marks = [form or mark_of(item) for item, form in zip(items, forms, strict=True)]
+                ctx.caches.lists.put(log, ListState(entries=entries, objects=items[:], marks=marks))
             return _DeltaSnapshot(items) if snapshot else items
 
 
-def _element(ctx: Context, found: Found, entry: Entry) -> object:
-    if isinstance(entry, bytes):
-        return ctx.serde.load(MSGPACK, entry)
-    frozen = found.frozen(entry) if ctx.serde.lean else None
-    return thaw(frozen) if frozen is not None else ctx.serde.load(*found.full(entry))
-
-
-def remember_list(ctx: Context, pulled: Pulled, cell: Cell, value: object) -> None:
-    """Recognise the elements just handed out when they come back in the next `put`."""
-    if not isinstance(cell, InLog):
-        return
-    items = cast("list[object]", value.value if isinstance(value, _DeltaSnapshot) else value)
-    entries = pulled.logs[cell.log][: cell.length]
-    marks = [
-        (isinstance(entry, int) and ctx.caches.frozen.get(entry)) or mark_of(item)
-        for entry, item in zip(entries, items, strict=True)
-    ]
-    ctx.caches.lists.put(cell.log, ListState(entries=entries, objects=list(items), marks=marks))
+def _elements(ctx: Context, found: Found, entries: Sequence[Entry]) -> tuple[list[object], list[Lean | None]]:
+    """The elements of a list, each made anew, and the stored form of those that are lean messages."""
+    known: Mapping[int, Lean] = {}
+    built: dict[int, BaseMessage] = {}
+    if ctx.serde.lean:
+        known, built = found.messages([entry for entry in entries if isinstance(entry, int)])
+    items: list[object] = []
+    forms: list[Lean | None] = []
+    for entry in entries:
+        form = None
+        if isinstance(entry, bytes):
+            items.append(ctx.serde.load(MSGPACK, entry))
+        elif (form := known.get(entry)) is not None:
+            items.append(built.pop(entry, None) or thaw(form))
+        else:
+            items.append(ctx.serde.load(*found.full(entry)))
+        forms.append(form)
+    return items, forms

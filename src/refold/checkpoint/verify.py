@@ -7,7 +7,7 @@ from typing import Final, cast
 
 from refold.checkpoint.blobs import Found, pull_gen
 from refold.checkpoint.drafts import Context
-from refold.checkpoint.effects import Select, Transaction, one
+from refold.checkpoint.effects import Select, SelectIn, Transaction, as_bytes, one
 from refold.checkpoint.header import Cell, InLog, Write, blobs_of
 from refold.checkpoint.logs import unpack_segment
 from refold.checkpoint.rows import header_of, read_templates_gen, unpack_task, writes_of
@@ -110,7 +110,7 @@ def _verify_blobs_gen(ctx: Context, findings: _Findings) -> Program[None]:
             except CheckpointError as error:
                 findings.say(f"blob {blob}: {error}")
                 continue
-            if ctx.sealer.name(tag, data, keyed=bool(codec & ENCRYPTED)) != bytes(name):
+            if ctx.sealer.name(tag, data, keyed=bool(codec & ENCRYPTED)) != as_bytes(name):
                 findings.say(f"blob {blob}: the content does not match its hash")
         after = cast("int", rows[-1][0])
 
@@ -132,7 +132,7 @@ def _verify_checkpoints_gen(ctx: Context, findings: _Findings) -> Program[Mappin
             if state != AWAITED:
                 row = CheckpointRow(
                     seq=seq, checkpoint_id=ids[seq], state=state, parent=parent, run=None, template=template,
-                    data=None if data is None else bytes(data), parent_id=None,
+                    data=None if data is None else as_bytes(data), parent_id=None,
                 )  # fmt: skip
                 yield from _verify_checkpoint_gen(ctx, findings, row)
     for seq, parent in parents.items():
@@ -187,13 +187,13 @@ def _verify_writes_gen(ctx: Context, findings: _Findings, ids: Mapping[int, str]
 def _verify_logs_gen(ctx: Context, findings: _Findings) -> Program[int]:
     """Every reachable log: its segments, their order, and the blobs that they name."""
     for log, length in findings.lengths.items():
-        rows = yield from Select(statement="log_segments", args={"log": log, "length": length})
+        rows = yield from SelectIn(statement="log_segments", keys=[log])
         count = 0
         try:
-            for source, start, upto, codec, data in cast("list[tuple[int, int, int, int, bytes]]", rows):
-                if start != count:
+            for _, source, start, upto, codec, data in cast("list[tuple[int, int, int, int, int, bytes]]", rows):
+                if start != count or count == length:
                     break
-                entries = unpack_segment(ctx.sealer, source, start, codec, bytes(data))[: upto - start]
+                entries = unpack_segment(ctx.sealer, source, start, codec, as_bytes(data))[: min(upto, length) - start]
                 count += len(entries)
                 for entry in entries:
                     if isinstance(entry, int) and entry not in findings.blobs:

@@ -219,14 +219,15 @@ DELETE FROM refold_log WHERE id = :log;
 SELECT id, parent, prefix FROM refold_log WHERE id > :after ORDER BY id LIMIT :count;
 
 -- name: log_segments
--- The segments of a log up to a length, its ancestors' included, with the length that counts for each.
-WITH RECURSIVE chain (id, parent, prefix, upto) AS (
-    SELECT id, parent, prefix, CAST(:length AS bigint) FROM refold_log WHERE id = :log
+-- The segments of some logs, their ancestors' included: which log was asked for, and up to where a segment counts.
+WITH RECURSIVE chain (asked, id, parent, prefix, upto) AS (
+    SELECT id, id, parent, prefix, 9223372036854775807 FROM refold_log WHERE id = ANY(:keys)
     UNION ALL
-    SELECT l.id, l.parent, l.prefix, least(chain.prefix, chain.upto) FROM chain JOIN refold_log l ON l.id = chain.parent
+    SELECT chain.asked, l.id, l.parent, l.prefix, least(chain.prefix, chain.upto)
+    FROM chain JOIN refold_log l ON l.id = chain.parent
 )
-SELECT s.log, s.start, chain.upto, s.codec, s.data FROM chain JOIN refold_segment s ON s.log = chain.id
-WHERE s.start < chain.upto ORDER BY s.start;
+SELECT chain.asked, s.log, s.start, chain.upto, s.codec, s.data FROM chain JOIN refold_segment s ON s.log = chain.id
+WHERE s.start < chain.upto ORDER BY chain.asked, s.start;
 
 -- name: segment_tail
 SELECT start, codec, data FROM refold_segment WHERE log = :log ORDER BY start DESC LIMIT 1;
@@ -286,3 +287,7 @@ SELECT count(*) FROM refold_checkpoint;
 -- name: has_tables
 -- A row where the tables are.
 SELECT 1 WHERE to_regclass('refold_meta') IS NOT NULL;
+
+-- name: blob_range
+-- Blobs that lie close together, some of which are wanted.
+SELECT id, codec, base, data FROM refold_blob WHERE id BETWEEN :first AND :last;

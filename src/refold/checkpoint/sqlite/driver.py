@@ -139,6 +139,8 @@ def _typed(error: sqlite3.Error) -> CheckpointError:
             return DatabaseUnavailableError(f"reading or writing the database failed ({text}): check the disk")
         case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
             return CorruptionError(f"the database file is damaged or is none ({text}): restore it from a backup")
+        case _ if text.startswith("Could not decode to UTF-8"):
+            return CorruptionError("a column of bytes holds text: restore the database from a backup")
         case _ if isinstance(error, sqlite3.ProgrammingError) and "closed" in text:
             return DatabaseUnavailableError("the connection is closed: open the saver again")
         case _:

@@ -1,0 +1,186 @@
+"""Messages rebuilt without validation are the messages that LangGraph's serializer gives."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    ChatMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+)
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+from refold.checkpoint.lean import NOT_PLAIN, copy_plain, lean_of, mark_of_message, same, signature, thaw
+from refold.checkpoint.serde import Serde
+
+texts = st.text(max_size=30)
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**40), 2**40) | st.floats(allow_nan=False) | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=8,
+)
+fields = st.dictionaries(texts, plain, max_size=3)
+content = texts | st.lists(texts | st.fixed_dictionaries({"type": st.just("text"), "text": texts}), max_size=3)
+common: dict[str, Any] = {
+    "content": content,
+    "additional_kwargs": fields | st.just({"tool_calls": [{"id": "x", "function": {"name": "f", "arguments": "{}"}}]}),
+    "response_metadata": fields | st.just({"output_version": "v1"}),
+    "id": st.none() | texts,
+    "name": st.none() | texts,
+}
+calls = st.lists(
+    st.fixed_dictionaries(
+        {"name": texts, "args": fields, "id": st.none() | texts}, optional={"type": st.just("tool_call")}
+    ),
+    max_size=2,
+)
+counts = st.integers(0, 10**6)
+usage = st.none() | st.fixed_dictionaries(
+    {"input_tokens": counts, "output_tokens": counts, "total_tokens": counts},
+    optional={
+        "input_token_details": st.fixed_dictionaries({"cache_read": counts}),
+        "output_token_details": st.just({}),
+    },
+)
+invalid = st.lists(
+    st.fixed_dictionaries(
+        {"name": texts, "args": texts, "id": texts, "error": texts, "type": st.just("invalid_tool_call")}
+    ),
+    max_size=1,
+)
+messages: st.SearchStrategy[BaseMessage] = st.one_of(
+    st.builds(HumanMessage, **common),
+    st.builds(SystemMessage, **common),
+    st.builds(AIMessage, **common, tool_calls=calls, invalid_tool_calls=invalid, usage_metadata=usage),
+    st.builds(
+        ToolMessage,
+        **common,
+        tool_call_id=texts,
+        status=st.sampled_from(("success", "error")),
+        artifact=plain | st.just({1: 2}),
+    ),
+)
+SERDE = JsonPlusSerializer()
+
+
+def everything(message: BaseMessage) -> Any:
+    """All that a message consists of, types and order of fields included."""
+    return (
+        type(message),
+        [(name, repr(value)) for name, value in message.__dict__.items()],
+        message.__pydantic_fields_set__,
+        message.__pydantic_extra__,
+        message.__pydantic_private__,
+    )
+
+
+class TestLeanEqualsStock:
+    @given(message=messages)
+    def test_any_message(self, message: BaseMessage) -> None:
+        """Where the lean path is taken, it gives what validation gives, down to which fields count as set, and dumps to
+        the same bytes."""
+        data = SERDE.dumps_typed(message)[1]
+        found = lean_of(data)
+        if found is not None:
+            stock, lean = SERDE.loads_typed(("msgpack", data)), thaw(found[0])
+            assert everything(lean) == everything(stock)
+            assert lean == stock
+            assert SERDE.dumps_typed(lean)[1] == data
+
+    def test_common_messages_take_it(self) -> None:
+        """What agents store most does take the lean path."""
+        call = {"name": "read", "args": {"path": "/a"}, "id": "c", "type": "tool_call"}
+        for message in (
+            HumanMessage("hello", id="1"),
+            AIMessage("", id="2", tool_calls=[call], response_metadata={"model_name": "m"}),
+            AIMessage([{"type": "text", "text": "a"}]),
+            AIMessage("", usage_metadata={"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}),
+            ToolMessage("result", tool_call_id="c", name="read"),
+            SystemMessage("be brief"),
+        ):  # fmt: skip
+            assert lean_of(SERDE.dumps_typed(message)[1]) is not None, message
+
+    @pytest.mark.parametrize(
+        "message",
+        [
+            AIMessageChunk("part"),
+            ChatMessage("x", role="critic"),
+            RemoveMessage(id="1"),
+            HumanMessage("x", extra_field=1),
+            ToolMessage("x", tool_call_id="c", artifact={1, 2}),
+            AIMessage("x", additional_kwargs={"when": {1, 2}}),
+        ],
+        ids=lambda message: type(message).__name__,
+    )
+    def test_unusual_messages_go_through_the_serializer(self, message: BaseMessage) -> None:
+        """Subclasses, chunks, extra fields and nested objects are left to validation."""
+        assert lean_of(SERDE.dumps_typed(message)[1]) is None
+
+    @given(data=st.binary(max_size=60))
+    def test_no_bytes_crash_it(self, data: bytes) -> None:
+        """Bytes that are no message are no message."""
+        assert lean_of(data) is None
+
+    def test_a_serializer_with_a_hook_of_its_own_is_trusted_alone(self) -> None:
+        """A serde that would give something else is never bypassed."""
+
+        class Upper(JsonPlusSerializer):
+            def loads_typed(self, data: tuple[str, bytes]) -> Any:
+                found = super().loads_typed(data)
+                return HumanMessage(found.content.upper()) if isinstance(found, HumanMessage) else found
+
+        hooked = JsonPlusSerializer(__unpack_ext_hook__=lambda code, data: None)
+        assert not Serde(Upper()).lean
+        assert not Serde(hooked).lean
+        assert Serde(JsonPlusSerializer()).lean
+
+
+class TestMarksShowEdits:
+    @given(message=messages)
+    def test_an_untouched_message_matches_its_mark(self, message: BaseMessage) -> None:
+        """A mark equals its message until that is edited."""
+        mark = mark_of_message(message)
+        if mark is not None:
+            assert signature(message) == mark
+
+    def test_nested_edits_show(self) -> None:
+        """Edits of any depth, in any field, also of fields that the class does not declare."""
+
+        def edits() -> list[Any]:
+            return [
+                lambda m: setattr(m, "content", "other"),
+                lambda m: m.tool_calls[0]["args"]["deep"].append(2),
+                lambda m: m.response_metadata.update(a=1),
+                lambda m: m.additional_kwargs.setdefault("k", []).append(1),
+                lambda m: setattr(m, "brand_new", 1),
+                lambda m: m.usage_metadata.update(total_tokens=4),
+            ]
+
+        for edit in edits():
+            message = AIMessage(
+                "x",
+                tool_calls=[{"name": "f", "args": {"deep": [1]}, "id": "1"}],
+                usage_metadata={"input_tokens": 1, "output_tokens": 2, "total_tokens": 3},
+            )
+            mark = mark_of_message(message)
+            edit(message)
+            assert signature(message) != mark
+
+    def test_same_tells_numbers_apart(self) -> None:
+        """1, 1.0 and True are three values."""
+        assert not same({"a": [1]}, {"a": [True]})
+        assert not same(1, 1.0)
+        assert not same({"a": 1, "b": 2}, {"b": 2, "a": 1})
+        assert same({"a": [1, {"b": None}]}, {"a": [1, {"b": None}]})
+
+    def test_objects_are_not_copied(self) -> None:
+        """What is no built-in container has no mark."""
+        assert copy_plain({"a": [object()]}) is NOT_PLAIN
+        assert mark_of_message(ToolMessage("x", tool_call_id="1", artifact=object())) is None
