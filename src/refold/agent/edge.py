@@ -95,6 +95,10 @@ class Edge:
     room: Room
     before_fold: BeforeFold | None = None
 
+    def cleared(self) -> dict[str, object]:
+        """What of the state was a request to this call, and is answered by it."""
+        return {"compaction": None} if self.request.state.get("compaction") is not None else {}
+
     def answer(self, effect: Effect[object], handler: Handler) -> object:
         """Answer an effect, blocking."""
         match effect:

@@ -30,6 +30,7 @@ class Host:
     learned: LearnedLimits = field(default_factory=LearnedLimits)
     meters: dict[Family, Meter] = field(default_factory=dict)
     gauges: "OrderedDict[str, tuple[Gauge, float]]" = field(default_factory=OrderedDict)
+    occupancy: "OrderedDict[str, tuple[int, int]]" = field(default_factory=OrderedDict)
     formats: list[tuple[object, tuple[Mapping[str, object], ...]]] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -39,12 +40,14 @@ class Host:
             gauge, at = self.gauges.pop(thread, (None, None))
         return gauge, at
 
-    def put(self, thread: str, gauge: Gauge, at: float) -> None:
-        """Remember the gauge of a call for the next one."""
+    def put(self, thread: str, gauge: Gauge, at: float, *, budget: int) -> None:
+        """Remember the gauge of a call for the next one, and how full its window was."""
         with self.lock:
             self.gauges[thread] = (gauge, at)
-            while len(self.gauges) > _MOST_THREADS:
-                self.gauges.popitem(last=False)
+            self.occupancy[thread] = (gauge.used, budget)
+            for remembered in (self.gauges, self.occupancy):
+                while len(remembered) > _MOST_THREADS:
+                    remembered.popitem(last=False)
 
     def learn(self, key: ModelKey, effect: LearnLimit) -> None:
         """Take in a refusal."""

@@ -19,6 +19,7 @@ from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool
 
 from refold.agent.recall import READ_HISTORY
+from refold.agent.threads import thread_name
 from refold.core.effects import ReadFile
 from refold.core.estimate import estimate_text
 from refold.core.ingest import INGESTED
@@ -128,7 +129,11 @@ def search_history_tool(files: Files, *, page: int) -> BaseTool:
 
     def program(query: str, runtime: ToolRuntime, limit: int) -> Program[str]:
         return search_history_gen(
-            search.index(_thread(runtime)), query, runtime.state["messages"], limit=limit, page=page
+            search.index(thread_name(runtime.config, runtime.state["messages"])),
+            query,
+            runtime.state["messages"],
+            limit=limit,
+            page=page,
         )
 
     def find(query: str, runtime: ToolRuntime, limit: int = 8) -> str:
@@ -196,9 +201,3 @@ def _text_gen(message: BaseMessage) -> Program[str]:
             return "\n".join(parts)  # its stub is still found
         parts.append(stored.decode("utf-8", "replace"))
     return "\n".join(parts)
-
-
-def _thread(runtime: ToolRuntime) -> str:
-    configurable = runtime.config.get("configurable", {})
-    namespace = str(configurable.get("checkpoint_ns") or "").rpartition("|")[0]
-    return f"{configurable.get('thread_id')}|{namespace}"

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from langchain.agents.middleware.types import ModelRequest
 from langchain_core.language_models import BaseChatModel
 from langchain_core.tools import BaseTool
 from langgraph.config import get_config
@@ -13,12 +12,13 @@ from refold.agent.edge import BeforeFold, Edge, Models, Request
 from refold.agent.host import Host
 from refold.agent.models import ModelFacts, facts_of, may_be_same_model
 from refold.agent.recall import READ_HISTORY
+from refold.agent.search import SEARCH_HISTORY
 from refold.agent.telemetry import Telemetry
+from refold.agent.threads import thread_name
 from refold.core.canonical import Json
 from refold.core.compact import Compaction, Summariser
 from refold.core.effects import LearnLimit, Room
 from refold.core.limits import Budget, counts_output_of, resolve_limits
-from refold.core.messages import content_hash
 from refold.core.meter import Count, EstimatingMeter, Meter
 from refold.core.passes import Scope
 from refold.core.policy import Policy
@@ -33,7 +33,7 @@ class Binding:
 
     file_reader: str | None = READ_HISTORY
     log_reader: str | None = READ_HISTORY
-    search: str | None = None
+    search: str | None = SEARCH_HISTORY
 
     def bound(self, names: frozenset[str]) -> "Binding":
         """What of it is bound to a request; a note in a window names nothing else (fault 101)."""
@@ -63,7 +63,7 @@ class Setup:
         system = meter.count(request.system_message) if request.system_message is not None else Count(tokens=0, bytes=0)
         tools = meter.count_tools([*request.tools, *self.host.schemas(request.response_format)])
         room = self.room(facts)
-        thread = thread_of(request)
+        thread = thread_name(get_config(), request.messages)
         previous, at = self.host.take(thread)
         binding = (self.binding or Binding()).bound(tool_names(request.tools))
         turn = Turn(
@@ -118,6 +118,7 @@ class Setup:
     ) -> Compaction:
         state = cast("Mapping[str, object]", request.state)
         todos = cast("Sequence[Mapping[str, Json]]", state.get("todos") or ())
+        asked = cast("Mapping[str, str | None] | None", state.get("compaction"))
         return Compaction(
             room=Budget(limit=0, reserved=0, system=0, tools=0, messages=0),  # set once the window is measured
             policy=self.policy,
@@ -125,9 +126,11 @@ class Setup:
                 thread=thread, policy=self.policy, file_reader=binding.file_reader, log_reader=binding.log_reader
             ),
             summariser=self._summariser(request.model, facts),
-            facts=Facts(todos=todos),
+            facts=Facts(todos=todos, pins=cast("Mapping[str, str]", state.get("pins") or {})),
             idle=idle,
             search=binding.search,
+            force=asked is not None,
+            focus=asked.get("focus") if asked is not None else None,
         )
 
     def _summariser(self, model: BaseChatModel, facts: ModelFacts) -> Summariser:
@@ -159,16 +162,3 @@ def tool_names(tools: Sequence[BaseTool | Mapping[str, object]]) -> frozenset[st
         if isinstance(name, str):
             names.add(name)
     return frozenset(names)
-
-
-def thread_of(request: ModelRequest[None]) -> str:
-    """The name of the log that a request is about: thread id and, in a nested graph, its namespace.
-
-    Without a checkpointer there is no thread id; the first message names the log then.
-    """
-    config = get_config().get("configurable", {})
-    thread = config.get("thread_id")
-    namespace = "|".join(str(config.get("checkpoint_ns") or "").split("|")[:-1])
-    if thread is None:
-        thread = f"run-{content_hash(request.messages[0])[:16]}" if request.messages else "run"
-    return f"{thread}|{namespace}" if namespace else str(thread)

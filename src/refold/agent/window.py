@@ -36,6 +36,7 @@ from refold.agent.edge import (
 )
 from refold.agent.host import Host
 from refold.agent.recall import read_history_tool
+from refold.agent.search import search_history_tool
 from refold.agent.setup import Binding, Setup
 from refold.agent.state import WindowState
 from refold.agent.telemetry import open_telemetry
@@ -61,8 +62,8 @@ class WindowMiddleware(AgentMiddleware[WindowState, None, object]):
         before_fold: Called before a fold pass is made; may veto or amend it.
         after_fold: Called once per pass after it is committed, with the numbers before and after. It takes a node of
             its own after the model, which costs a superstep per model call; without it there is none.
-        binding: The names of the agent's tools that read files and messages back. Default: `read_history`, which this
-            middleware adds. What no bound tool can read back never leaves the window.
+        binding: The names of the agent's tools that read files and messages back. Default: `read_history` and
+            `search_history`, which this middleware adds. What no bound tool can read back never leaves the window.
         name: The middleware's name; LangChain refuses two of the same.
 
     Raises, from the model node: `ContextOverflowError` when no fold can make a request fit, with all numbers.
@@ -101,9 +102,11 @@ class WindowMiddleware(AgentMiddleware[WindowState, None, object]):
         self._telemetry = open_telemetry()
         self._models = Models(summary=summary_model, fallback=fallback_model)
         self.setup = Setup(policy=policy or Policy(), models=self._models, meter=meter, host=Host(), binding=binding)
-        self.tools: Sequence[BaseTool] = (
-            () if binding is not None else (read_history_tool(self._files, page=self.setup.policy.read_page),)
-        )
+        page = self.setup.policy.read_page
+        recall = () if binding is not None else (
+            read_history_tool(self._files, page=page), search_history_tool(self._files, page=page),
+        )  # fmt: skip
+        self.tools: Sequence[BaseTool] = recall
 
     @property
     def name(self) -> str:
@@ -140,21 +143,28 @@ class WindowMiddleware(AgentMiddleware[WindowState, None, object]):
         """Refuse a call whose arguments hold a copied reference to a withheld value."""
         return refusal_of(request, self.setup.reader) or await handler(request)
 
+    def occupancy(self, thread: str) -> tuple[int, int]:
+        """Tokens of messages in the last window of a thread (`thread_name`), and its budget; (0, 0) before any."""
+        return self.setup.host.occupancy.get(thread, (0, 0))
+
     def _open(self, request: ModelRequest[None]) -> tuple[Turn, Edge]:
         return self.setup.open(
             request, files=self._files, telemetry=self._telemetry, before_fold=self._before_fold, now=self._clock()
         )
 
     def _commit(self, edge: Edge, outcome: Outcome) -> ModelResponse[object] | ExtendedModelResponse[object]:
-        self.setup.host.put(edge.thread, outcome.gauge, self._clock())
+        self.setup.host.put(edge.thread, outcome.gauge, self._clock(), budget=outcome.room.messages)
         self._telemetry.window(outcome.gauge.used + outcome.gauge.fixed, edge.room.limits.input)
         response = cast("ModelResponse[object]", outcome.response)
-        if not outcome.folds:
+        update = edge.cleared()
+        if not outcome.folds and not update:
             return response
-        if self._after_fold is not None:
+        if outcome.folds and self._after_fold is not None:
             committed = committed_pass(outcome)
             self._pending[committed.pass_id] = committed
-        return ExtendedModelResponse(model_response=response, command=Command(update={"folds": list(outcome.folds)}))
+        return ExtendedModelResponse(
+            model_response=response, command=Command(update={**update, "folds": list(outcome.folds)})
+        )
 
 
 class _AnnouncingWindowMiddleware(WindowMiddleware):

@@ -56,6 +56,8 @@ class Policy:
     """Whether clearing a result also withholds the arguments of its call."""
     exclude_tools: frozenset[str] = READERS
     """Tools whose results are never previewed or cleared."""
+    exclude_args: frozenset[str] = frozenset({"pin"})
+    """Tools whose arguments are never withheld: a pinned note stands in its call until STATE shows it."""
     media_keep: int = 2
     """The newest messages with media that keep it in view."""
     kinds: frozenset[str] = frozenset({"args", "media", "result", "clear", "human", "summary", "merge"})

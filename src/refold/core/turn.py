@@ -17,7 +17,7 @@ from refold.core.canonical import Json
 from refold.core.compact import Compaction, compact_gen
 from refold.core.effects import CallModel, Failure, LearnLimit, Report, Room
 from refold.core.gauge import Gauge, measure
-from refold.core.limits import budget
+from refold.core.limits import Budget, budget
 from refold.core.meter import Count, Meter
 from refold.core.overflow import Overflow
 from refold.core.program import Program
@@ -51,11 +51,13 @@ class Turn:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """A response, the folds that must be committed with it, and the gauge of the request that was answered."""
+    """A response, the folds that must be committed with it, the gauge of the request that was answered, and how the
+    model's window was divided for it."""
 
     response: object
     folds: tuple[Mapping[str, Json], ...]
     gauge: Gauge
+    room: Budget
 
 
 def model_call_gen(turn: Turn) -> Program[Outcome]:
@@ -83,7 +85,7 @@ def model_call_gen(turn: Turn) -> Program[Outcome]:
         check_valid(turn, gauge)
         answer = yield from CallModel(messages=gauge.window.messages, over=gauge.used > job.budget)
         if not isinstance(answer, Failure):
-            return Outcome(response=answer, folds=tuple(made), gauge=gauge)
+            return Outcome(response=answer, folds=tuple(made), gauge=gauge, room=job.room)
         refusal, overflow = answer.error, answer.overflow or Overflow()
         sent = gauge.used + gauge.fixed
         yield from Report(event="overflow", data={"sent": sent, "bytes": gauge.size, "limit": overflow.limit})

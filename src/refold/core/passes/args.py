@@ -37,6 +37,8 @@ def propose(message: BaseMessage, key: str, scope: Scope) -> Proposal | None:
         return value
 
     for call in calls_of(message):
+        if call.name in scope.policy.exclude_args:
+            continue
         if isinstance(call.args, str):
             note("arguments", call.args)
         else:

@@ -1,0 +1,120 @@
+"""`ControlMiddleware`: tools by which the model steers its own window.
+
+`compact_conversation` asks for a fold pass, `pin` and `unpin` keep small notes always in view, `context_usage` says how
+full the window is. A pass is never made inside a tool: the tool leaves a request in the state, and the next model call
+folds, the one place where folding is safe. What a tool says is what is known when it says it.
+"""
+
+from typing import Annotated, Final, NotRequired, cast
+
+from langchain.agents.middleware.types import AgentMiddleware, AgentState, PrivateStateAttr
+from langchain.tools import ToolRuntime
+from langchain_core.messages import ToolMessage
+from langchain_core.tools import BaseTool, StructuredTool
+from langgraph.types import Command
+
+from refold.agent.threads import thread_name
+from refold.agent.window import WindowMiddleware
+from refold.core.estimate import estimate_text
+
+COMPACT: Final = "compact_conversation"
+PIN: Final = "pin"
+UNPIN: Final = "unpin"
+CONTEXT_USAGE: Final = "context_usage"
+
+
+def reduce_pins(left: dict[str, str] | None, right: dict[str, str | None] | None) -> dict[str, str]:
+    """The reducer of the `pins` channel: a text sets a note, None takes it away. Pure."""
+    merged: dict[str, str | None] = {**(left or {}), **(right or {})}
+    return {name: text for name, text in merged.items() if text is not None}
+
+
+class ControlState(AgentState[object]):
+    """The pinned notes, and the fold pass that was asked for. Private, like the folds."""
+
+    pins: NotRequired[Annotated[dict[str, str], PrivateStateAttr, reduce_pins]]
+    compaction: NotRequired[Annotated[dict[str, str | None] | None, PrivateStateAttr]]
+
+
+class ControlMiddleware(AgentMiddleware[ControlState, None, object]):
+    """Gives the model the tools of this module, beside a `WindowMiddleware` of the same agent.
+
+        window = WindowMiddleware()
+        agent = create_agent(model, tools, middleware=[window, ControlMiddleware(window)])
+
+    Arguments:
+        window: The middleware whose window is steered.
+        least: Part of the budget below which a requested compaction is declined: about half the trigger.
+        pin_tokens: Tokens that all pinned notes together may take.
+    """
+
+    state_schema = ControlState
+
+    def __init__(self, window: WindowMiddleware, *, least: float = 0.4, pin_tokens: int = 1_500) -> None:
+        super().__init__()
+        self._window = window
+        self._least = least
+        self._pin_tokens = pin_tokens
+        self.tools = [self._compact_tool(), self._pin_tool(), self._unpin_tool(), self._usage_tool()]
+
+    def _occupancy(self, runtime: ToolRuntime) -> tuple[int, int]:
+        return self._window.occupancy(thread_name(runtime.config, runtime.state["messages"]))
+
+    def _compact_tool(self) -> BaseTool:
+        def compact(runtime: ToolRuntime, focus: str = "") -> Command[object]:
+            used, budget = self._occupancy(runtime)
+            if budget == 0 or used < self._least * budget:
+                text = f"Not needed: the window holds {used} of {budget} tokens. Nothing was changed."
+                return Command(update={"messages": [_result(runtime, COMPACT, text)]})
+            text = (
+                f"Requested. The window holds {used} of {budget} tokens; before your next step its older rounds are "
+                "folded, as far as that frees enough. They stay readable."
+            )
+            request: dict[str, str | None] = {"focus": focus or None}
+            return Command(update={"messages": [_result(runtime, COMPACT, text)], "compaction": request})
+
+        return StructuredTool.from_function(
+            compact, name=COMPACT,
+            description="Have older rounds of this conversation shortened now, for instance between two phases of the "
+            "work. `focus` names what the summary should say most about.",
+        )  # fmt: skip
+
+    def _pin_tool(self) -> BaseTool:
+        def pin(name: str, text: str, runtime: ToolRuntime) -> Command[object]:
+            notes = reduce_pins(cast("dict[str, str]", runtime.state.get("pins") or {}), {name: text})
+            size = sum(estimate_text(f"{title}: {note}") for title, note in notes.items())
+            if size > self._pin_tokens:
+                words = f"Not pinned: all notes would take {size} tokens, over {self._pin_tokens}. Shorten or unpin."
+                return Command(update={"messages": [_result(runtime, PIN, words, failed="error")]})
+            words = f"Pinned {name!r}; notes take {size} of {self._pin_tokens} tokens."
+            return Command(update={"messages": [_result(runtime, PIN, words)], "pins": {name: text}})
+
+        return StructuredTool.from_function(
+            pin, name=PIN,
+            description="Keep a short note always in view, under a name; the same name again replaces it.",
+        )  # fmt: skip
+
+    def _unpin_tool(self) -> BaseTool:
+        def unpin(name: str, runtime: ToolRuntime) -> Command[object]:
+            if name not in (runtime.state.get("pins") or {}):
+                return Command(
+                    update={"messages": [_result(runtime, UNPIN, f"No note is called {name!r}.", failed="error")]}
+                )
+            return Command(update={"messages": [_result(runtime, UNPIN, f"Unpinned {name!r}.")], "pins": {name: None}})
+
+        return StructuredTool.from_function(unpin, name=UNPIN, description="Take a pinned note away.")
+
+    def _usage_tool(self) -> BaseTool:
+        def usage(runtime: ToolRuntime) -> str:
+            used, budget = self._occupancy(runtime)
+            share = f"{used / max(1, budget):.0%}"
+            return f"The window holds {used} of {budget} tokens ({share}); {max(0, budget - used)} are free."
+
+        return StructuredTool.from_function(
+            usage, name=CONTEXT_USAGE, description="How many tokens of this conversation's window are used and free."
+        )
+
+
+def _result(runtime: ToolRuntime, name: str, text: str, *, failed: str = "success") -> ToolMessage:
+    status = "error" if failed == "error" else "success"
+    return ToolMessage(content=text, name=name, tool_call_id=runtime.tool_call_id or "", status=status)
