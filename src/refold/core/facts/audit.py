@@ -73,7 +73,7 @@ def audit(span: Sequence[BaseMessage], text: str, *, budget: int, count: CountTe
 def fact_index(facts: Sequence[Fact], *, span_length: int, budget: int, count: CountText) -> str:
     """An index of the best of some facts, in at most `budget` tokens; empty when none fits."""
     ranked = {cls: _ranked(cls, facts, span_length) for cls in FactClass}
-    room = budget - count(HEADER) - 2
+    room = budget - count(HEADER) - sum(1 for cls in FactClass if ranked[cls])  # a line end before each section
     if room <= 0 or not facts:
         return ""
     taken = dict.fromkeys(FactClass, 0)
@@ -89,7 +89,7 @@ def fact_index(facts: Sequence[Fact], *, span_length: int, budget: int, count: C
         if not text or count(text) <= budget:
             return text
         largest = max(FactClass, key=lambda cls: spent[cls])
-        cut = max(1, taken[largest] // 10)
+        cut = max(1, taken[largest] // 50)
         taken[largest] = max(0, taken[largest] - cut)
         spent[largest] = count(_section(largest, ranked[largest][: taken[largest]])) if taken[largest] else 0
 

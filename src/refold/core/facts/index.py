@@ -69,7 +69,7 @@ def render_section(cls: FactClass, facts: Sequence[Fact]) -> str:
 
 
 def index_hits(text: str) -> Iterator[Hit]:
-    """The facts of every index in a text (records unescaped), except numbers and names: those are read as text."""
+    """The facts of every index in a text (records unescaped), except numbers: those are read as text."""
     cls: FactClass | None = None
     root = ""
     for line in text.split("\n"):
@@ -82,6 +82,9 @@ def index_hits(text: str) -> Iterator[Hit]:
                 yield Hit(cls=cls, text=root + path)
         elif cls in _SINGLE:
             yield Hit(cls=cls, text=entry[1])
+        elif cls is not FactClass.NUMBER:
+            for name in entry[1].split("; "):
+                yield Hit(cls=cls, text=name)
 
 
 def _expand(entry: str) -> Iterator[str]:
