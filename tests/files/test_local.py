@@ -178,22 +178,23 @@ class TestOnlyRegularFiles:
         assert [info.path for info in files.list("/")] == ["/a"]
         assert [info.path for info in files.folder("/").files] == ["/a"]
 
-    @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-    def test_what_may_not_be_read(self, files: LocalFiles) -> None:
+    def test_what_may_not_be_read(self, files: LocalFiles, monkeypatch: pytest.MonkeyPatch) -> None:
         """A folder without rights is left out of lists; such a file is an error to read, skipped in a search."""
-        files.write("/closed/a", b"needle", mode="create")
-        files.write("/b", b"needle", mode="create")
-        files.write("/c", b"needle", mode="create")
-        (files.root / "b").chmod(0)
-        (files.root / "closed").chmod(0)
-        try:
-            assert [info.path for info in files.list("/")] == ["/b", "/c"]
-            with pytest.raises(FilesUnavailableError):
-                files.read("/b")
-            found = files.search(Query(pattern="needle"))
-            assert ([hit.path for hit in found.hits], found.skipped) == (["/c"], ("/b",))
-        finally:
-            (files.root / "closed").chmod(0o700)
+        for path in ("/closed/a", "/b", "/c"):
+            files.write(path, b"needle", mode="create")
+        opened = os.open
+
+        def denied(name: str | Path, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+            if name in {"closed", "b"}:
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            return opened(name, flags, mode, dir_fd=dir_fd)
+
+        monkeypatch.setattr(local_module.os, "open", denied)  # root may read everything, so rights alone do not show it
+        assert [info.path for info in files.list("/")] == ["/b", "/c"]
+        with pytest.raises(FilesUnavailableError):
+            files.read("/b")
+        found = files.search(Query(pattern="needle"))
+        assert ([hit.path for hit in found.hits], found.skipped) == (["/c"], ("/b",))
 
 
 class TestNothingIsHalfWritten:

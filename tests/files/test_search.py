@@ -4,9 +4,13 @@ import asyncio
 import time
 
 import pytest
+import regex
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from refold.errors import ConfigurationError
 from refold.files import MemoryFiles, Query
+from refold.files.search import sieve_of
 
 
 def stored(**contents: bytes) -> MemoryFiles:
@@ -96,6 +100,53 @@ class TestWhatIsFound:
         """A Latin-1 file is searched; its odd bytes are shown as replacement characters."""
         (hit,) = stored(a=b"caf\xe9 needle\n").search(Query(pattern="needle")).hits
         assert hit.text == "caf\ufffd needle"
+
+
+class TestTheSieve:
+    """Passing over lines that cannot match changes nothing but the time."""
+
+    @given(st.text(alphabet="ab.?*+{}2,()[]^$\\d:", min_size=1, max_size=10), st.text(alphabet="ab2,:\\", max_size=8))
+    @settings(max_examples=400)
+    def test_no_match_is_sieved_out(self, pattern: str, line: str) -> None:
+        """For any pattern and line: where the pattern matches, the sieve stands in the line."""
+        try:
+            found = regex.search(pattern, line, timeout=0.5)
+        except (regex.error, TimeoutError):
+            return
+        if found is not None:
+            assert sieve_of(Query(pattern=pattern, syntax="regex")) in line
+
+    @pytest.mark.parametrize(
+        ("pattern", "expected"),
+        [
+            (r"no\w+re", "no"),
+            (r"def \w+\(self", "def "),
+            (r"^import (os|sys)", ""),
+            (r"^import (?:os)? x", "import "),
+            (r"abc+d", "abc"),
+            (r"abc?d", "ab"),
+            (r"abc{2}{3}xyz", "xyz"),
+            (r"\x41bcd", ""),
+            (r"(?i)abc", ""),
+            (r"[abc]defg[^]x]hi", "defg"),
+            (r"[[:alpha:]]xy", ""),
+            (r"a\.bcd", "bcd"),
+        ],
+    )
+    def test_examples(self, pattern: str, expected: str) -> None:
+        """What is taken from usual patterns."""
+        assert sieve_of(Query(pattern=pattern, syntax="regex")) == expected
+
+    @pytest.mark.parametrize("context", [0, 1, 3])
+    def test_context_and_numbers_across_passed_pieces(self, context: int) -> None:
+        """A hit after megabytes of passed lines has its number and the lines before it, as without the sieve."""
+        lines = [f"filler {number} {'x' * 80}" for number in range(40_000)] + ["the needle\r", "end"]
+        files = stored(a="\n".join(lines).encode())
+        literal = files.search(Query(pattern="needle", context=context)).hits
+        unsieved = files.search(Query(pattern="(?:needle|nadel)", syntax="regex", context=context, seconds=60)).hits
+        assert literal == unsieved
+        assert literal[0].line == 40_001
+        assert len(literal[0].before) == context
 
 
 class TestBadQueries:

@@ -3,10 +3,13 @@
 import json
 from collections.abc import Iterable
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from langgraph.store.base import BaseStore, Op, PutOp, Result
 from langgraph.store.memory import InMemoryStore
+from langgraph.store.postgres.aio import AsyncPostgresStore
+from langgraph.store.sqlite.aio import AsyncSqliteStore
 
 from refold.errors import FilesUnavailableError, IntegrityError
 from refold.files import StoreFiles
@@ -117,6 +120,31 @@ class TestWhatIsStored:
         assert [info.path for info in left.list("/")] == ["/b/x", "/v1.2/~0/x.y"]
         assert [info.path for info in left.list("/v1.2")] == ["/v1.2/~0/x.y"]
         assert [info.path for info in right.list("/")] == ["/x"]
+
+
+class TestAsyncStores:
+    """Stores that belong to an event loop."""
+
+    async def check(self, store: BaseStore) -> None:
+        """Write, append, read and list from the loop that the store runs in."""
+        files = StoreFiles(store, namespace=("async",)).asynchronous()
+        await files.write("/a/b", BINARY, mode="create")
+        await files.write("/a/b", b"\0more", mode="append")
+        assert await files.read("/a/b") == BINARY + b"\0more"
+        assert [(info.path, info.size) for info in await files.list("/")] == [("/a/b", len(BINARY) + 5)]
+
+    async def test_sqlite(self, tmp_path: Path) -> None:
+        """LangGraph's async SQLite store."""
+        async with AsyncSqliteStore.from_conn_string(str(tmp_path / "store.db")) as store:
+            await store.setup()
+            await self.check(store)
+
+    @pytest.mark.postgres
+    async def test_postgres(self, postgres_uri: str) -> None:
+        """LangGraph's async Postgres store on a real server."""
+        async with AsyncPostgresStore.from_conn_string(postgres_uri) as store:
+            await store.setup()
+            await self.check(store)
 
 
 class TestAFailingStore:
