@@ -12,6 +12,10 @@ from refold.testing import Step, StrictModel
 
 SUMMARY = "SUMMARY of what was done: steps ran one after the other, each printed its lines, the work goes on."
 
+THOUGHT = " ".join(
+    f"The module number {n} was built before, so its neighbour comes next and is checked against it." for n in range(6)
+)
+
 QUICK = Policy(
     args_min=100, result_min=120, clear_min=40, human_min=400, preview=60, clear_keep=1, output_reserve=200,
     summary_backoff=0.0, summary_timeout=5.0,
@@ -51,7 +55,7 @@ class Worker:
         if self.calls > self.rounds:
             return self.answer
         call = {"type": "tool_call", "id": f"call-{self.calls}", "name": "work", "args": {"step": self.calls}}
-        return AIMessage(f"Step {self.calls}.", tool_calls=[call])
+        return AIMessage(f"Step {self.calls}. {THOUGHT}", tool_calls=[call])
 
 
 def worker_model(rounds: int, **options: object) -> tuple[StrictModel, Worker]:

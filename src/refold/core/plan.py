@@ -117,6 +117,8 @@ def plan(gauge: Gauge, situation: Situation) -> Plan:
         return nothing
     view = open_view(gauge, situation.scope, waiting=situation.waiting)
     goal = round(policy.target * situation.budget)
+    if policy.body_limit is not None and gauge.size > policy.trigger * policy.body_limit:
+        view.size_goal = round(policy.soft * policy.body_limit)
     steps: list[Step] = []
     if zone in ("under", "soft"):
         _cheap(view, situation, goal, steps)
@@ -124,12 +126,14 @@ def plan(gauge: Gauge, situation: Situation) -> Plan:
             return nothing
         return _done(view, situation, zone, "cache lapsed" if lapsed else "pays for the rewrite", steps, used)
     _cheap(view, situation, goal, steps)
-    if view.total > goal and situation.summaries:
+    if not view.is_down_to(goal) and situation.summaries:
         _summarise(view, situation, goal, steps)
     if zone == "overflow" or not _fits(view.total, view.size, situation):
         _anywhere(view, situation, steps)
-    gained = used - view.total
-    if zone == "trigger" and not situation.force and gained < policy.min_gain * situation.budget:
+    gained = (used - view.total) / situation.budget
+    if view.size_goal is not None:
+        gained = max(gained, (gauge.size - view.size) / (policy.body_limit or gauge.size))
+    if zone == "trigger" and not situation.force and gained < policy.min_gain:
         return replace(nothing, reason="a pass would free too little")
     reason = "requested" if situation.force else zone
     return _done(view, situation, zone, reason, steps, used)
@@ -225,7 +229,7 @@ def _fold(
     done: list[tuple[int, Proposal]] = []
     before = view.total
     for row in rows:
-        if enough() if enough is not None else view.total <= goal:
+        if enough() if enough is not None else view.is_down_to(goal):
             break
         if (kind, row.key) in situation.deny_keys:
             continue
@@ -276,7 +280,7 @@ def _summarise(view: View, situation: Situation, goal: int, steps: list[Step], *
     if newest is not None and start <= newest < edge:
         parts = [(start, newest), (newest + 1, edge)]
     for low, high in parts:
-        if view.total <= goal:
+        if view.is_down_to(goal):
             break
         step = _span_step(view, situation, low, high, goal)
         if step is not None:
@@ -291,17 +295,21 @@ def _readable(situation: Situation) -> bool:
 
 def _span_step(view: View, situation: Situation, low: int, high: int, goal: int) -> SummaryStep | None:
     """The shortest span from `low`, of whole units and at most to `high`, that brings the view down to the goal."""
-    press = situation.overflow or view.total > situation.budget
+    press = situation.overflow or not _fits(view.total, view.size, situation)
     low = next((unit.start for unit in view.units if unit.start >= low), high)  # never inside a round
     kept = frozenset(kept_in_span(view, low, high, press=press))
-    tokens = {row.index: row.tokens for row in view.rows}
-    source, stop = 0, low
+    rows = {row.index: row for row in view.rows}
+    source, size, stop = 0, 0, low
     for unit in view.units:
         if unit.start < low or unit.stop > high:
             continue
-        source += sum(tokens.get(i, 0) for i in range(unit.start, unit.stop) if i not in kept)
+        gone = [rows[i] for i in range(unit.start, unit.stop) if i in rows and i not in kept]
+        source += sum(row.tokens for row in gone)
+        size += sum(row.size for row in gone)
         stop = unit.stop
-        if view.total - source + segment_size(situation, source) <= goal:
+        expected = segment_size(situation, source)
+        light = view.size_goal is None or view.size - size + 4 * expected <= view.size_goal
+        if view.total - source + expected <= goal and light:
             break
     expected = segment_size(situation, source)
     least = 0 if press else _LEAST_SUMMARY * situation.budget
@@ -350,7 +358,7 @@ def _merge(view: View, situation: Situation, steps: list[Step]) -> None:
     source = sum(tokens for _, tokens in old)
     source += sum(row.tokens for row in view.rows if low <= row.index < high and row.index not in kept)
     expected = segment_size(situation, source)
-    least = 0 if view.total > situation.budget else _LEAST_SUMMARY * situation.budget
+    least = 0 if not _fits(view.total, view.size, situation) else _LEAST_SUMMARY * situation.budget
     if source - expected < max(_WORTH, source // 10, least):
         return
     view.segments = [segment for segment in view.segments if not (low <= segment[1] and segment[2] <= high)]
@@ -398,16 +406,16 @@ def _anywhere(view: View, situation: Situation, steps: list[Step]) -> None:
         _lighten(view, situation, [row for row in others if has_inline_media(row.shown)], steps)
     for kind in ("result", "args", "media"):
         _fold(view, situation, kind, largest(others), goal, steps)
-    if view.total > goal:
+    if not view.is_down_to(goal):
         last = next((unit.start for unit in reversed(view.units) if unit.has_ai), len(log))
         _summarise(view, situation, goal, steps, edge=last)
     others = [row for row in view.rows if row.index not in (first, newest)]
     _fold(view, situation, "clear", largest(view.rows), goal, steps)
     _fold(view, situation, "human", largest(others), goal, steps)
-    if view.total > situation.budget:
+    if not _fits(view.total, view.size, situation):
         every = replace(situation.scope, policy=replace(situation.policy, exclude_tools=frozenset()))
         _fold(view, situation, "clear", largest(view.rows), goal, steps, scope=every)
-    if view.total > situation.budget:
+    if not _fits(view.total, view.size, situation):
         _summarise(view, situation, goal, steps, edge=len(log))
     for row in largest(row for row in view.rows if row.index in (first, newest)):
         if limit is not None and view.size > limit:

@@ -54,7 +54,7 @@ class Candidate:
 @dataclass(slots=True)
 class View:
     """The account. `total` and `size` are the window's tokens and bytes after the steps tried so far, `state` are the
-    tokens of STATE in them.
+    tokens of STATE in them. `size_goal` is set where bytes are what is too much: then they must come down to it too.
 
     `units` are those of the log from `base` on, the end of the last segment: what lies before it was cut already, and a
     long thread must not be walked again for every plan. A row before it has no unit (None).
@@ -70,6 +70,11 @@ class View:
     total: int = 0
     size: int = 0
     state: int = 0
+    size_goal: int | None = None
+
+    def is_down_to(self, goal: int) -> bool:
+        """Whether tokens, and bytes where they matter, are down to the goal."""
+        return self.total <= goal and (self.size_goal is None or self.size <= self.size_goal)
 
     def row_at(self, index: int) -> Row | None:
         return next((row for row in self.rows if row.index == index), None)
