@@ -91,6 +91,11 @@ class Setup:
         return turn, edge
 
     @property
+    def file_reader(self) -> str | None:
+        """The tool that reads stored files."""
+        return (self.binding or Binding()).file_reader
+
+    @property
     def reader(self) -> str | None:
         """The tool that reads back what a note stands for."""
         binding = self.binding or Binding()

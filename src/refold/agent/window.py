@@ -40,6 +40,7 @@ from refold.agent.search import search_history_tool
 from refold.agent.setup import Binding, Setup
 from refold.agent.state import WindowState
 from refold.agent.telemetry import open_telemetry
+from refold.core.effects import Report
 from refold.core.meter import Meter
 from refold.core.passes.args import has_reference
 from refold.core.policy import Policy
@@ -142,6 +143,15 @@ class WindowMiddleware(AgentMiddleware[WindowState, None, object]):
     ) -> ToolMessage | Command[object]:
         """Refuse a call whose arguments hold a copied reference to a withheld value."""
         return refusal_of(request, self.setup.reader) or await handler(request)
+
+    @property
+    def files(self) -> Files:
+        """Where originals are."""
+        return self._files
+
+    def report(self, effect: Report, stream: Callable[[object], object]) -> None:
+        """Tell the outside what another middleware did with these files."""
+        self._telemetry.event(effect.event, effect.data, stream=stream)
 
     def occupancy(self, thread: str) -> tuple[int, int]:
         """Tokens of messages in the last window of a thread (`thread_name`), and its budget; (0, 0) before any."""

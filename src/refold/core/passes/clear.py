@@ -31,5 +31,5 @@ def propose(message: BaseMessage, key: str, scope: Scope) -> Proposal | None:
 def show(message: BaseMessage, data: Mapping[str, Json]) -> BaseMessage:
     """The result as one line. Media blocks that a `media` fold has not moved stay."""
     path, reader = str(data["path"]), str(data["reader"])
-    line = mark("cleared", path=path, characters=str(data["characters"]), read=f'{reader}("{path}")')
+    line = mark("cleared", path=path, characters=str(data["characters"]), read=reader)
     return with_text(message, line)

@@ -53,4 +53,4 @@ def show(message: BaseMessage, data: Mapping[str, Json]) -> BaseMessage:
 
 def _reference(entry: Mapping[str, Json], reader: str) -> str:
     path = str(entry["path"])
-    return mark("media", path=path, mime=str(entry["mime"]), bytes=str(entry["bytes"]), read=f'{reader}("{path}")')
+    return mark("media", path=path, mime=str(entry["mime"]), bytes=str(entry["bytes"]), read=reader)

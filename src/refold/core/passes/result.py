@@ -45,9 +45,7 @@ def previewed(what: str, text: str, data: Mapping[str, Json]) -> str:
     """The reference and preview that stand for a long text."""
     path, reader = str(data["path"]), str(data["reader"])
     shown = preview(text, budget=int(cast("int", data["budget"])), count=tokens_of)
-    reference = mark(
-        what, path=path, characters=str(data["characters"]), tokens=str(data["tokens"]), read=f'{reader}("{path}")'
-    )
+    reference = mark(what, path=path, characters=str(data["characters"]), tokens=str(data["tokens"]), read=reader)
     record = wrap_record(escape_record(shown.text), kind="preview", attributes={"of": shown.kind})
     return f"{reference}\n{record}"
 

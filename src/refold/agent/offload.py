@@ -1,0 +1,121 @@
+"""`OffloadMiddleware`: large tool results become files when they come, and their stubs enter the log.
+
+The log then stays light for every reader of it. How large is too large depends on the window: a share of its budget,
+less where little room is left, and less again where several calls of one message return together, since results that are
+each small enough can overflow together (fault 2). Fails closed: what cannot be stored and read back enters whole.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TypeAlias, cast
+
+from langchain.agents.middleware.types import AgentMiddleware, AgentState, ToolCallRequest
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langgraph.types import Command
+
+from refold.agent.threads import thread_name
+from refold.agent.window import WindowMiddleware
+from refold.core.effects import Report
+from refold.core.ingest import Ingestion, ingest_gen
+from refold.core.passes import Scope
+from refold.core.program import Effect, Program, arun, run
+from refold.errors import ConfigurationError
+from refold.files import aanswer, answer
+
+ToolResult: TypeAlias = ToolMessage | Command[object]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Thresholds:
+    """When a result is stored, in tokens.
+
+    `share` is the part of the window's budget that one result may take, `room` the part of the free room that all
+    results of one message may take together; `least` is what always enters whole. `per_tool` sets a fixed threshold.
+    """
+
+    share: float = 0.1
+    room: float = 0.5
+    least: int = 800
+    per_tool: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share < 1 or not 0 < self.room <= 1 or self.least < 0:
+            raise ConfigurationError(
+                f"offload thresholds need 0 < share < 1, 0 < room <= 1 and least >= 0: {self}; try the defaults"
+            )
+
+    def of(self, tool: str, *, used: int, budget: int, together: int) -> int:
+        """The threshold for a result of a tool, of which `together` come at once."""
+        if tool in self.per_tool:
+            return self.per_tool[tool]
+        free = max(0, budget - used)
+        return max(self.least, min(round(self.share * budget), round(self.room * free / max(1, together))))
+
+
+class OffloadMiddleware(AgentMiddleware[AgentState[object], None, object]):
+    """Stores over-large tool results at ingestion, beside a `WindowMiddleware` whose files and readers it uses.
+
+        window = WindowMiddleware()
+        agent = create_agent(model, tools, middleware=[window, OffloadMiddleware(window)])
+
+    Results of the tools in `Policy.exclude_tools` enter whole: they read what was stored, or answer in one line.
+    """
+
+    def __init__(self, window: WindowMiddleware, *, thresholds: Thresholds | None = None) -> None:
+        super().__init__()
+        self._window = window
+        self._thresholds = thresholds or Thresholds()
+
+    def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], ToolResult]) -> ToolResult:
+        """Let the tool run, and its result in."""
+        result = handler(request)
+        return run(self._taken_gen(request, result), partial(self._answer, request))
+
+    async def awrap_tool_call(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[ToolResult]]
+    ) -> ToolResult:
+        """Let the tool run, and its result in."""
+        result = await handler(request)
+        return await arun(self._taken_gen(request, result), partial(self._aanswer, request))
+
+    def _taken_gen(self, request: ToolCallRequest, result: ToolResult) -> Program[ToolResult]:
+        """The result with its messages ingested; every other field of a `Command` stays."""
+        if isinstance(result, ToolMessage):
+            return cast("ToolMessage", (yield from self._ingested_gen(request, result)))
+        update = result.update
+        if not isinstance(update, Mapping) or not isinstance(update.get("messages"), list):
+            return result
+        messages: list[BaseMessage] = []
+        for message in update["messages"]:
+            messages.append((yield from self._ingested_gen(request, message)))
+        return replace(result, update={**update, "messages": messages})
+
+    def _ingested_gen(self, request: ToolCallRequest, message: BaseMessage) -> Program[BaseMessage]:
+        if not isinstance(message, ToolMessage):
+            return message
+        history = request.state["messages"]
+        thread = thread_name(request.runtime.config, history)
+        used, budget = self._window.occupancy(thread)
+        if budget == 0:
+            return message  # no request was measured yet, so no tool can have been called by the model
+        newest = next((m for m in reversed(history) if isinstance(m, AIMessage)), None)
+        threshold = self._thresholds.of(
+            message.name or request.tool_call["name"], used=used, budget=budget,
+            together=len(newest.tool_calls) if newest is not None else 1,
+        )  # fmt: skip
+        policy, reader = self._window.setup.policy, self._window.setup.file_reader
+        scope = Scope(thread=thread, policy=policy, file_reader=reader, log_reader=None)
+        return (yield from ingest_gen(Ingestion(message=message, scope=scope, threshold=threshold)))
+
+    def _answer(self, request: ToolCallRequest, effect: Effect[object]) -> object:
+        if isinstance(effect, Report):
+            self._window.report(effect, request.runtime.stream_writer)
+            return None
+        return answer(self._window.files, effect)
+
+    async def _aanswer(self, request: ToolCallRequest, effect: Effect[object]) -> object:
+        if isinstance(effect, Report):
+            self._window.report(effect, request.runtime.stream_writer)
+            return None
+        return await aanswer(self._window.files.asynchronous(), effect)
