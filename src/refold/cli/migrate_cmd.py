@@ -81,6 +81,7 @@ def _run(
     with ExitStack() as stack:
         reading = stack.enter_context(open_source(source, kind, serde))
         writing = stack.enter_context(open_target(target, goal, serde))
+        proving = stack.enter_context(open_target(target, goal, serde))
         done = stack.enter_context(Ledger.open(ledger, source=source.name, target=target.name))
         status = stack.enter_context(console.status("reading the index"))
         copied = 0
@@ -91,7 +92,15 @@ def _run(
             if copied % 20 == 0:
                 status.update(f"{copied:,} checkpoints copied; at thread {place.thread_id}")
 
-        report = run(reading, writing, ledger=done, to_langgraph=goal == "langgraph", passes=passes, progress=progress)
+        report = run(
+            reading,
+            writing,
+            reader=proving,
+            ledger=done,
+            to_langgraph=goal == "langgraph",
+            passes=passes,
+            progress=progress,
+        )
         read = reading.size()
     if goal == "refold":
         with saver_of(target.url) as saver:

@@ -17,21 +17,20 @@ _SERDE: SerializerProtocol = lossless()
 
 def same(left: object, right: object) -> bool:
     """Whether two values of a checkpoint are the same in every respect that is stored."""
-    if left is right or (type(left) is type(right) and _stored(left) is not None and _stored(left) == _stored(right)):
+    if left is right:
         return True
+    if type(left) is not type(right):
+        return False
     match left, right:
         case dict(), dict():
             return left.keys() == right.keys() and all(same(value, right[key]) for key, value in left.items())
-        case set() | frozenset(), set() | frozenset():
-            return type(left) is type(right) and left == right
         case list() | tuple(), list() | tuple():
-            return (
-                type(left) is type(right)
-                and len(left) == len(right)
-                and all(same(one, other) for one, other in zip(left, right, strict=True))
-            )
+            return len(left) == len(right) and all(map(same, left, right))
+        case set() | frozenset(), set() | frozenset():
+            return left == right
         case _:
-            return type(left) is type(right) and bool(left == right)
+            stored = _stored(left)
+            return (stored is not None and stored == _stored(right)) or bool(left == right)
 
 
 def _stored(value: object) -> tuple[str, bytes] | None:

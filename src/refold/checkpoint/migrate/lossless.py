@@ -9,6 +9,7 @@ bytes.
 
 import sys
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final
 
 import ormsgpack
@@ -34,6 +35,9 @@ def lossless(serde: SerializerProtocol | None = None) -> SerializerProtocol:
     return serde
 
 
+# A pure cache. A list of N messages is read N times, in every checkpoint anew, on both sides of the comparison: the
+# same bytes give the same object, which also makes comparing them a matter of identity. Nobody edits what was read.
+@lru_cache(maxsize=16_384)
 def _rebuild(code: int, data: bytes) -> object:
     packed = ormsgpack.packb(ormsgpack.Ext(code, data))
     if all(_is_known(module) for module in _modules(code, data)):

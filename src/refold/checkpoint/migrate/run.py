@@ -60,6 +60,7 @@ class Report:
 class _Run:
     source: Source
     target: BaseCheckpointSaver[str]
+    reader: BaseCheckpointSaver[str]
     ledger: Ledger
     to_langgraph: bool
     progress: Callable[[Place], None]
@@ -111,7 +112,7 @@ class _Run:
         self.copied += 1
         self.writes += len(saved.writes)
         found = "; ".join(
-            differences(expected, self.target.get_tuple(place.config), carries_snapshots=self.to_langgraph)
+            differences(expected, self.reader.get_tuple(place.config), carries_snapshots=self.to_langgraph)
         )
         if found:
             self.mismatches[place] = found
@@ -127,7 +128,7 @@ class _Run:
         if parent is None:
             return with_text_versions(saved, None)
         above = Place(thread_id=place.thread_id, checkpoint_ns=place.checkpoint_ns, checkpoint_id=parent)
-        before, after = self.source.read(above), self.target.get_tuple(above.config)
+        before, after = self.source.read(above), self.reader.get_tuple(above.config)
         if before is None or after is None:
             return with_text_versions(saved, None)
         return with_text_versions(saved, Versions.of(before.tuple.checkpoint, after.checkpoint))
@@ -139,7 +140,7 @@ class _Run:
                 continue
             place = _place_of(saved)
             source = self.source.history(place, channels)
-            target = self.target.get_delta_channel_history(config=place.config, channels=channels)
+            target = self.reader.get_delta_channel_history(config=place.config, channels=channels)
             self.histories += 1
             found = "; ".join(history_differences(source, target))
             if found:
@@ -164,6 +165,7 @@ def migrate(
     target: BaseCheckpointSaver[str],
     *,
     ledger: Ledger,
+    reader: BaseCheckpointSaver[str] | None = None,
     to_langgraph: bool = False,
     passes: int = 5,
     progress: Callable[[Place], None] = lambda place: None,
@@ -171,12 +173,20 @@ def migrate(
     """Copies every checkpoint of `source` into `target`, with its writes, and proves each by reading it back.
 
     Repeats until a pass finds nothing new, `passes` times at most: with busy writers a rest remains, which the report
-    says (`caught_up`), and a later run with the same ledger copies. `to_langgraph` says that the target is one of
-    LangGraph's own savers, which need versions of another kind. `progress` is told each copied place. A checkpoint that
-    does not read back as it was is reported and tried again by the next run; it does not stop this one. Raises what the
-    databases raise.
+    says (`caught_up`), and a later run with the same ledger copies. `reader` is a second saver on the target, for the
+    proof: what it reads comes from the database, not from what the first one remembers. `to_langgraph` says that the
+    target is one of LangGraph's own savers, which need versions of another kind. `progress` is told each copied place.
+    A checkpoint that does not read back as it was is reported and tried again by the next run; it does not stop this
+    one. Raises what the databases raise.
     """
-    run = _Run(source=source, target=target, ledger=ledger, to_langgraph=to_langgraph, progress=progress)
+    run = _Run(
+        source=source,
+        target=target,
+        reader=reader or target,
+        ledger=ledger,
+        to_langgraph=to_langgraph,
+        progress=progress,
+    )
     unchanged = 0
     for at in range(passes):
         copied = run.one_pass()
