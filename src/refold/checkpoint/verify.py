@@ -130,27 +130,29 @@ def _verify_checkpoints_gen(ctx: Context, findings: _Findings) -> Program[Mappin
             if parent is not None:
                 parents[seq] = parent
             if state != AWAITED:
-                row = CheckpointRow(
-                    seq=seq, checkpoint_id=ids[seq], state=state, parent=parent, run=None, template=template,
-                    data=None if data is None else as_bytes(data), parent_id=None,
-                )  # fmt: skip
-                yield from _verify_checkpoint_gen(ctx, findings, row)
+                yield from _verify_checkpoint_gen(ctx, findings, ids[seq], template, data)
     for seq, parent in parents.items():
         if parent not in ids:
             findings.say(f"checkpoint {ids[seq]}: its parent's row is missing")
     return ids
 
 
-def _verify_checkpoint_gen(ctx: Context, findings: _Findings, row: CheckpointRow) -> Program[None]:
+def _verify_checkpoint_gen(
+    ctx: Context, findings: _Findings, checkpoint_id: str, template: int | None, data: bytes | None
+) -> Program[None]:
     findings.checkpoints += 1
     try:
-        templates = yield from read_templates_gen(ctx, [] if row.template is None else [row.template])
+        templates = yield from read_templates_gen(ctx, [] if template is None else [template])
+        row = CheckpointRow(
+            seq=0, checkpoint_id=checkpoint_id, state=0, parent=None, run=None, template=template,
+            data=None if data is None else as_bytes(data), parent_id=None,
+        )  # fmt: skip
         header = header_of(ctx, row, templates)
     except CheckpointError as error:
-        findings.say(f"checkpoint {row.checkpoint_id}: {error}")
+        findings.say(f"checkpoint {checkpoint_id}: {error}")
         return
     for channel, cell in {**header.trails, **header.cells}.items():
-        _check_cell(findings, cell, f"checkpoint {row.checkpoint_id}, channel {channel}")
+        _check_cell(findings, cell, f"checkpoint {checkpoint_id}, channel {channel}")
 
 
 def _check_cell(findings: _Findings, cell: Cell, place: str) -> None:

@@ -1,0 +1,330 @@
+"""Collection, compaction and verification, at every moment at which another writer may come between."""
+
+import dataclasses
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import HumanMessage
+from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.base.id import uuid6
+
+from refold.checkpoint import SqliteSaver
+from refold.checkpoint.collect import collect_gen
+from refold.checkpoint.effects import Barrier, Transaction
+from refold.checkpoint.retention import delete_for_runs_gen
+from refold.core.program import Effect, run
+from refold.errors import CorruptionError
+
+Config = Any
+
+
+def at(thread: str) -> Config:
+    return {"configurable": {"thread_id": thread, "checkpoint_ns": ""}}
+
+
+def put(saver: SqliteSaver, config: Config, texts: list[str], version: int = 1, **metadata: Any) -> Config:
+    made = empty_checkpoint()
+    made["id"] = str(uuid6())
+    made["channel_values"] = {"messages": [HumanMessage(text, id=text[:8]) for text in texts]}
+    made["channel_versions"] = {"messages": version}
+    return saver.put(config, made, {"source": "loop", "step": version, **metadata}, {"messages": version})  # type: ignore[typeddict-unknown-key]
+
+
+def texts_of(saver: SqliteSaver, config: Config) -> list[str]:
+    found = saver.get_tuple(config)
+    assert found is not None
+    return [message.content for message in found.checkpoint["channel_values"]["messages"]]
+
+
+def long(name: str, count: int = 20) -> list[str]:
+    return [f"{name}-{n:04} " + " ".join(f"{name}{n * k % 991}" for k in range(60)) for n in range(count)]
+
+
+def rows(saver: SqliteSaver) -> dict[str, int]:
+    tables = saver.conn.execute(
+        "SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'refold_%'"
+    ).fetchall()
+    return {name: saver.conn.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for (name,) in tables}
+
+
+def forget(saver: SqliteSaver, run_id: str) -> None:
+    """Delete a run's checkpoints without the collection that may follow."""
+    run(delete_for_runs_gen(saver._ctx(), [run_id]), saver._driver.handle)
+
+
+class TestNothingStays:
+    def test_a_deleted_thread_leaves_no_row(self, saver: SqliteSaver) -> None:
+        """Fault 154: when the only thread is deleted, every table of values and checkpoints is empty."""
+        config = at("t")
+        for n in range(3):
+            config = put(saver, config, long("a", 5 + n), n + 1, run_id="r")
+            saver.put_writes(config, [("messages", [HumanMessage("x" * 300)])], f"task {n}")
+        saver.compact()
+        saver.delete_thread("t")
+        assert {name: count for name, count in rows(saver).items() if count and name != "refold_meta"} == {}
+
+    def test_deleted_text_is_gone_from_packs(self, saver: SqliteSaver) -> None:
+        """A pack that held a deleted thread's messages is written again without them."""
+        kept = put(saver, at("kept"), long("keep"))
+        put(saver, at("gone"), long("gone"))
+        saver.compact()
+        saver.delete_thread("gone")
+        saver.gc()
+        assert texts_of(saver, kept) == long("keep")
+        assert saver.verify().ok
+        opened = [
+            saver._sealer().open(codec, data)
+            for codec, data in saver.conn.execute("SELECT codec, data FROM refold_pack")
+        ]
+        assert opened
+        assert not any(b"gone" in plain for plain in opened)
+
+    def test_shared_values_stay(self, saver: SqliteSaver) -> None:
+        """What another thread has too survives the deletion of one."""
+        one = put(saver, at("one"), long("shared"))
+        two = put(saver, at("two"), [*long("shared"), "more " * 100])
+        saver.delete_thread("one")
+        saver.gc()
+        assert saver.get_tuple(one) is None
+        assert texts_of(saver, two)[:20] == long("shared")
+        assert saver.verify().ok
+
+    def test_the_tail_of_a_log_goes(self, saver: SqliteSaver) -> None:
+        """When only an older, shorter list is left, what came after it is freed, and the thread goes on."""
+        first = put(saver, at("t"), long("a", 20), 1, run_id="one")
+        put(saver, first, long("a", 60), 2, run_id="two")
+        saver.delete_for_runs(["two"])
+        saver.gc()
+        assert saver.stats().blobs < 30
+        again = put(saver, first, [*long("a", 20), *long("b", 5)], 2)
+        assert texts_of(saver, again) == [*long("a", 20), *long("b", 5)]
+        assert saver.verify().ok
+
+    def test_old_threads_in_batches(self, saver: SqliteSaver) -> None:
+        """Fault 161: a retention job over all threads, three at a time, leaves the two that are new."""
+        for n in range(12):
+            made = empty_checkpoint()
+            made["id"] = str(uuid6())
+            age = timedelta(days=30 if n < 10 else 0)
+            made["ts"] = (datetime.now(UTC) - age).isoformat()
+            saver.put(at(f"t{n:02}"), made, {"source": "loop", "step": 1}, {})
+        saver.prune(None, strategy="delete", before=datetime.now(UTC) - timedelta(days=7), batch_size=3)
+        assert {item.config["configurable"]["thread_id"] for item in saver.list(None)} == {"t10", "t11"}
+
+    def test_prune_by_age_keeps_the_newest(self, saver: SqliteSaver) -> None:
+        """Old checkpoints of a thread go, its newest stays however old."""
+        config = at("t")
+        for n in range(5):
+            config = put(saver, config, long("a", n + 1), n + 1)
+        saver.prune(["t"], strategy="older_than", before=datetime.now(UTC) + timedelta(days=1))
+        assert [item.metadata["step"] for item in saver.list(at("t"))] == [5]
+        assert texts_of(saver, at("t")) == long("a", 5)
+
+    @pytest.mark.parametrize(
+        "options", [{"strategy": "all"}, {"strategy": "keep_last", "keep": 0}, {"strategy": "older_than"}]
+    )
+    def test_a_prune_that_cannot_be_meant_is_refused(self, saver: SqliteSaver, options: Any) -> None:
+        """Unknown strategies and missing arguments change nothing."""
+        put(saver, at("t"), long("a"))
+        with pytest.raises(ValueError, match="prune"):
+            saver.prune(["t"], **options)
+        with pytest.raises(TypeError):
+            saver.prune("t")
+        assert len(list(saver.list(at("t")))) == 1
+
+
+class TestWritersInBetween:
+    def collect(self, saver: SqliteSaver, between: Callable[[int, Effect[object]], None]) -> None:
+        """A collection, with something done by another writer before each of its steps."""
+        count = 0
+
+        def handle(effect: Effect[object]) -> object:
+            nonlocal count
+            between(count, effect)
+            count += 1
+            return saver._driver.handle(effect)
+
+        run(collect_gen(saver._ctx(), datetime.now(UTC)), handle)
+
+    def test_a_value_stored_again_at_any_step_survives(self, saver: SqliteSaver) -> None:
+        """Whenever another saver stores what is being collected, it is there afterwards."""
+        for step in range(12):
+            thread = f"t{step}"
+            put(saver, at(thread), long("lost"), 1, run_id=thread)
+            forget(saver, thread)
+            other = SqliteSaver(saver.conn)
+            stored: list[Config] = []
+
+            def between(
+                count: int,
+                effect: Effect[object],
+                step: int = step,
+                stored: list[Config] = stored,
+                other: SqliteSaver = other,
+            ) -> None:
+                if count == step:
+                    stored.append(put(other, at(f"again{step}"), long("lost")))
+
+            self.collect(saver, between)
+            assert saver.verify().problems == ()
+            for config in stored:
+                assert texts_of(other, config) == long("lost")
+            saver.delete_thread(f"again{step}")
+            saver.gc()
+
+    def test_a_thread_that_goes_on_at_any_step_survives(self, saver: SqliteSaver) -> None:
+        """A run that extends, forks and reuses while a collection is under way loses nothing."""
+        for step in range(12):
+            base = put(saver, at(f"live{step}"), long("live", 30))
+            put(saver, at(f"dead{step}"), [*long("dead", 10), *long("live", 5)], 1, run_id=f"r{step}")
+            forget(saver, f"r{step}")
+            made: list[Config] = []
+
+            def between(
+                count: int, effect: Effect[object], step: int = step, base: Config = base, made: list[Config] = made
+            ) -> None:
+                if count == step:
+                    made.append(put(saver, base, [*long("live", 30), *long("dead", 3)], 2))
+                    saver.put_writes(
+                        made[-1], [("messages", [HumanMessage(long("dead", 9)[8], id="dead-000")])], "task"
+                    )
+
+            self.collect(saver, between)
+            assert saver.verify().problems == ()
+            for config in made:
+                assert texts_of(saver, config) == [*long("live", 30), *long("dead", 3)]
+
+    def test_a_stopped_collection_is_harmless(self, saver: SqliteSaver) -> None:
+        """Stopped before any of its steps, a collection leaves a database that verifies, and the next one finishes."""
+        stopped = 0
+        for step in range(10):
+            keep = put(saver, at(f"keep{step}"), long("keep"))
+            put(saver, at(f"lost{step}"), long(f"lost{step}"), 1, run_id=f"r{step}")
+            forget(saver, f"r{step}")
+
+            class Stop(Exception):
+                pass
+
+            def between(count: int, effect: Effect[object], step: int = step, stop: type[Exception] = Stop) -> None:
+                if count == step:
+                    raise stop
+
+            try:
+                self.collect(saver, between)
+            except Stop:
+                stopped += 1
+            assert saver.verify().problems == ()
+            assert texts_of(saver, keep) == long("keep")
+        assert stopped >= 6
+        saver.gc()
+        for step in range(10):
+            saver.delete_thread(f"keep{step}")
+        saver.gc()
+        assert {name: count for name, count in rows(saver).items() if count and name != "refold_meta"} == {}
+
+    def test_the_barrier_comes_between_listing_and_marking(self, saver: SqliteSaver) -> None:
+        """What is doomed is committed before the wait, and marked again after it."""
+        put(saver, at("t"), long("a"), 1, run_id="r")
+        put(saver, at("u"), long("b"))
+        forget(saver, "r")
+        order: list[object] = []
+
+        def note(count: int, effect: Effect[object]) -> None:
+            order.append(effect.write if isinstance(effect, Transaction) else type(effect))
+
+        self.collect(saver, note)
+        assert order[:4] == [False, True, Barrier, False]
+
+    def test_another_process_collects_what_a_cache_remembers(self, tmp_path: Path) -> None:
+        """A saver whose caches know values that another one deleted and collected stores them again."""
+        file = str(tmp_path / "c.db")
+        with SqliteSaver.from_conn_string(file) as one, SqliteSaver.from_conn_string(file) as two:
+            put(one, at("t"), long("a"))
+            two.delete_thread("t")
+            two.gc()
+            config = put(one, at("u"), long("a"))
+            assert texts_of(two, config) == long("a")
+            assert two.verify().ok
+
+
+class TestCompaction:
+    def test_packed_values_read_the_same(self, saver: SqliteSaver) -> None:
+        """After a compaction everything reads as before, is smaller, and the thread goes on; a second one is
+        harmless."""
+        config = at("t")
+        for n in range(1, 200):
+            config = put(saver, config, long("a", n), n)
+        before = saver.stats()
+        first = saver.compact()
+        assert first.blobs > 150
+        assert saver.stats().database_bytes < before.database_bytes
+        fresh = SqliteSaver(saver.conn)
+        assert texts_of(fresh, config) == long("a", 199)
+        assert fresh.verify().ok
+        assert fresh.compact().packs == 0
+        config = put(fresh, config, long("a", 200), 300)
+        assert texts_of(fresh, config) == long("a", 200)
+
+    def test_a_backup_is_a_database(self, saver: SqliteSaver, tmp_path: Path) -> None:
+        """A backup opens, verifies and has everything; it does not overwrite."""
+        config = put(saver, at("t"), long("a"))
+        target = tmp_path / "copy.db"
+        saver.backup(target)
+        with SqliteSaver.from_conn_string(str(target)) as copied:
+            assert texts_of(copied, config) == long("a")
+            assert copied.verify().ok
+        with pytest.raises(Exception, match="exists"):
+            saver.backup(target)
+        assert [path.name for path in tmp_path.iterdir() if "partial" in path.name] == []
+
+
+DAMAGE = {
+    "blob data": "UPDATE refold_blob SET data = CAST(substr(data, 1, 5) || x'ffff' || substr(data, 8) AS BLOB) WHERE length(data) > 200",
+    "blob hash": "UPDATE refold_blob SET hash = randomblob(16) WHERE id = (SELECT max(id) FROM refold_blob WHERE codec = 1)",
+    "blob gone": "DELETE FROM refold_blob WHERE id = (SELECT min(id) FROM refold_blob)",
+    "checkpoint row": "UPDATE refold_checkpoint SET data = CAST(data || x'00' AS BLOB)",
+    "checkpoint text": "UPDATE refold_checkpoint SET data = 'text'",
+    "checkpoint template": "UPDATE refold_checkpoint SET template = (SELECT min(id) FROM refold_blob)",
+    "rows swapped": "UPDATE refold_checkpoint SET data = (SELECT data FROM refold_checkpoint WHERE seq = 1) WHERE seq = 2",
+    "writes row": "UPDATE refold_task_write SET data = zeroblob(8)",
+    "segment": "UPDATE refold_segment SET data = CAST(x'02' || data AS BLOB)",
+    "segment gone": "DELETE FROM refold_segment",
+    "parent gone": "DELETE FROM refold_checkpoint WHERE seq = 1",
+}
+
+
+class TestDamageIsNoticed:
+    @pytest.mark.parametrize("damage", DAMAGE)
+    def test_verify_says_where(self, saver: SqliteSaver, damage: str) -> None:
+        """Every kind of damage to a row is a problem in the report of `verify`, which never raises for it."""
+        config = put(saver, at("t"), long("a"))
+        config = put(saver, config, long("a", 30), 2)
+        saver.put_writes(config, [("messages", [HumanMessage("w" * 300)])], "task")
+        assert saver.verify().problems == ()
+        saver.conn.execute(DAMAGE[damage])
+        report = SqliteSaver(saver.conn).verify()
+        assert report.problems
+        assert not report.ok
+
+    @pytest.mark.parametrize("damage", ["blob data", "checkpoint row", "checkpoint text", "segment", "segment gone"])
+    def test_reading_raises(self, saver: SqliteSaver, damage: str) -> None:
+        """What is damaged is never handed out: reading it raises."""
+        put(saver, at("t"), long("a"))
+        saver.conn.execute(DAMAGE[damage])
+        with pytest.raises(CorruptionError, match="backup"):
+            SqliteSaver(saver.conn).get_tuple(at("t"))
+
+    def test_stats_count(self, saver: SqliteSaver) -> None:
+        """Every field of the statistics, on a small database."""
+        config = put(saver, at("t"), long("a", 3))
+        put(saver, at("u"), long("a", 2))
+        saver.put_writes(config, [("x", 1)], "task")
+        found = dataclasses.asdict(saver.stats())
+        assert {k: found[k] for k in ("threads", "namespaces", "checkpoints", "hidden", "writes", "packs", "logs")} == {
+            "threads": 2, "namespaces": 2, "checkpoints": 2, "hidden": 0, "writes": 1, "packs": 0, "logs": 2,
+        }  # fmt: skip
+        assert found["blob_bytes"] > 0
+        assert found["database_bytes"] > 0
