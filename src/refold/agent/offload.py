@@ -1,8 +1,8 @@
 """`OffloadMiddleware`: large tool results become files when they come, and their stubs enter the log.
 
 The log then stays light for every reader of it. How large is too large depends on the window: a share of its budget,
-less where little room is left, and less again where several calls of one message return together, since results that are
-each small enough can overflow together (fault 2). Fails closed: what cannot be stored and read back enters whole.
+less where little room is left, and less again where several calls of one message return together, since results that
+are each small enough can overflow together (fault 2). Fails closed: what cannot be stored and read back enters whole.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
