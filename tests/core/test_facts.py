@@ -42,6 +42,7 @@ class TestPaths:
             ("路径：／ｕｓｒ／ｂｉｎ／ｅｎｖ", ["/usr/bin/env"]),
             (r"open C:\Users\me\a.txt now", [r"C:\Users\me\a.txt"]),
             (r'{"p": "C:\\Users\\new\\table.txt", "q": "x\nsrc/y.py"}', [r"C:\Users\new\table.txt", "src/y.py"]),
+            (r"at /root/.cache/tool/shell\\nDisallow: /search/all\\n", ["/root/.cache/tool/shell", "/search/all"]),
             ('File "/repo/src/x.py", line 3', ["/repo/src/x.py"]),
             ("`app/[slug]/page.tsx` and app/(shop)/cart.tsx", ["app/[slug]/page.tsx", "app/(shop)/cart.tsx"]),
             ('"/Users/me/My Docs/plan.md" is it', ["/Users/me/My Docs/plan.md"]),

@@ -6,11 +6,12 @@ from typing import Final
 # The full-width forms U+FF01 to U+FF5E stand 0xFEE0 above their ASCII twins; U+3000 is the wide blank.
 _WIDE: Final = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | {0x3000: 0x20}
 _HAS_WIDE: Final = re.compile("[\uff01-\uff5e\u3000]")
-# A Windows path keeps its backslashes: doubled ones inside dumped JSON, single ones in plain text.
+# Dumped once or twice, an escape means the same. A Windows path keeps its backslashes: doubled ones inside dumped JSON,
+# single ones in plain text.
 _NAME: Final = r"[A-Za-z0-9_.@+~%$() \-]++"
 _ESCAPE: Final = re.compile(
     rf"(?<![A-Za-z0-9])[A-Za-z]:(?:(?:\\\\{_NAME})++|(?:\\(?!\\|[nrt](?![a-z])){_NAME})++)"
-    r"|\\(?:([nrt])|([\"'/])|u([0-9a-fA-F]{4}))"
+    r"|\\{1,4}(?:([nrt])|([\"'/])|u([0-9a-fA-F]{4}))"
 )
 _DIFF: Final = re.compile(r"^(?:(---|\+\+\+) [ab]/|diff --git a/(\S{1,400}) b/)", re.MULTILINE)
 _BLANKS: Final = {"n": "\n", "r": "\n", "t": "\t"}
