@@ -1,6 +1,9 @@
 """refold keeps long LangGraph agents inside their context window, and their checkpoints linear, losing nothing."""
 
+from refold.agent.control import ControlMiddleware
+from refold.agent.create import create_agent
 from refold.agent.edge import FoldCommitted, FoldProposal
+from refold.agent.offload import OffloadMiddleware
 from refold.agent.setup import Binding
 from refold.agent.window import WindowMiddleware
 from refold.checkpoint.reducer import reduce_messages
@@ -13,16 +16,19 @@ from refold.files import Files, LocalFiles, MemoryFiles, open_files
 __all__ = [
     "Binding",
     "ContextOverflowError",
+    "ControlMiddleware",
     "Files",
     "FoldCommitted",
     "FoldProposal",
     "LocalFiles",
     "LogState",
     "MemoryFiles",
+    "OffloadMiddleware",
     "Plan",
     "Policy",
     "RefoldError",
     "WindowMiddleware",
+    "create_agent",
     "open_files",
     "plan",
     "reduce_messages",

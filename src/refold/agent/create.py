@@ -1,0 +1,136 @@
+"""`create_agent`: an agent that can run for days, in one call. Every part of it can be replaced.
+
+It is LangChain's `create_agent` with refold's middleware in front: the window, offload of large results, control tools,
+and file tools over the same files that hold the artifacts. What it returns is a LangGraph graph like any other.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, TypeAlias
+from weakref import finalize
+
+from langchain.agents import create_agent as create_langchain_agent
+from langchain.agents.middleware import HumanInTheLoopMiddleware, InterruptOnConfig
+from langchain.agents.middleware.types import AgentMiddleware, AgentState, InputAgentState, OutputAgentState
+from langchain.agents.structured_output import ResponseFormat
+from langchain.chat_models import init_chat_model
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import SystemMessage
+from langchain_core.tools import BaseTool
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.store.base import BaseStore
+
+from refold.agent.control import ControlMiddleware
+from refold.agent.offload import OffloadMiddleware
+from refold.agent.recall import READ_HISTORY, read_history_tool
+from refold.agent.search import search_history_tool
+from refold.agent.setup import Binding
+from refold.agent.tools import Permissions, file_tools
+from refold.agent.window import WindowMiddleware
+from refold.checkpoint import SqliteSaver
+from refold.checkpoint.saver import BaseSaver
+from refold.checkpoint.sqlite.saver import connect
+from refold.checkpoint.state import LogState
+from refold.core.policy import Policy
+from refold.files import Files, LocalFiles, open_files
+
+# LangChain's own signature has these parameters open; an agent of any state and context must be accepted.
+Middleware: TypeAlias = AgentMiddleware[Any, Any, Any]
+Agent: TypeAlias = CompiledStateGraph[AgentState[Any], Any, InputAgentState, OutputAgentState[Any]]
+Tool: TypeAlias = BaseTool | Callable[..., Any] | dict[str, Any]
+
+HOME = ".refold"
+"""The directory, under the working directory, of an agent that is told nothing else: files and threads."""
+
+
+def create_agent(
+    model: str | BaseChatModel,
+    tools: Sequence[Tool] = (),
+    *,
+    system_prompt: str | SystemMessage | None = None,
+    files: Files | str | None = None,
+    checkpointer: BaseCheckpointSaver[str] | str | None = None,
+    store: BaseStore | None = None,
+    policy: Policy | None = None,
+    summary_model: str | BaseChatModel | None = None,
+    permissions: Permissions | None = None,
+    interrupt_on: Mapping[str, bool | InterruptOnConfig] | None = None,
+    response_format: ResponseFormat[Any] | type[Any] | dict[str, Any] | None = None,
+    middleware: Sequence[Middleware] = (),
+    context_schema: type[Any] | None = None,
+    name: str | None = None,
+) -> Agent:
+    """An agent whose window always fits and whose checkpoints stay linear.
+
+        agent = refold.create_agent("openai:gpt-5", [search], system_prompt="You are a researcher.")
+        agent.invoke({"messages": [("user", "...")]}, {"configurable": {"thread_id": "1"}})
+
+    Args:
+        model: A chat model, or a name for `init_chat_model`.
+        tools: Your tools. `ls`, `read_file`, `write_file`, `edit_file`, `glob`, `grep`, `delete`, `read_history`,
+            `search_history` and the control tools are there already.
+        files: Storage of the agent's files and of artifacts: a `Files`, a path or a URL (`s3://...`, extra `objects`).
+            Default: `.refold/files`.
+        checkpointer: A saver, a path of a SQLite file, or a `postgresql://` URL (extra `postgres`). Default:
+            `.refold/threads.db`. With savers that are not refold's, the log is a delta channel (`LogState`).
+        policy, summary_model: See `WindowMiddleware`.
+        permissions: What the file tools may do, by glob and operation.
+        interrupt_on: Tools that wait for a human, as in LangChain's `HumanInTheLoopMiddleware`.
+        middleware: More middleware, inside refold's.
+
+    Raises `ConfigurationError` for settings that cannot work.
+    """
+    storage = files if isinstance(files, Files) else _open_files(files)
+    saver = _open_saver(checkpointer)
+    chosen = policy or Policy()
+    binding = Binding(file_reader="read_file", log_reader=READ_HISTORY)
+    window = WindowMiddleware(files=storage, policy=chosen, summary_model=_model(summary_model), binding=binding)
+    own = [
+        *file_tools(storage, permissions=permissions, page_tokens=max(100, chosen.read_page)),
+        read_history_tool(storage, page=chosen.read_page),
+        search_history_tool(storage, page=chosen.read_page),
+    ]
+    stack: list[Middleware] = [
+        window,
+        OffloadMiddleware(window),
+        ControlMiddleware(window),
+    ]
+    if interrupt_on is not None:
+        stack.append(HumanInTheLoopMiddleware(interrupt_on=dict(interrupt_on)))
+    return create_langchain_agent(
+        model,
+        [*tools, *own],
+        system_prompt=system_prompt,
+        middleware=[*stack, *middleware],
+        response_format=response_format,
+        state_schema=None if isinstance(saver, BaseSaver) else LogState,
+        context_schema=context_schema,
+        checkpointer=saver,
+        store=store,
+        name=name,
+    )
+
+
+def _open_files(place: str | None) -> Files:
+    return LocalFiles(f"{HOME}/files") if place is None else open_files(place)
+
+
+def _open_saver(place: BaseCheckpointSaver[str] | str | None) -> BaseCheckpointSaver[str]:
+    if isinstance(place, BaseCheckpointSaver):
+        return place
+    if place is not None and place.startswith(("postgres://", "postgresql://")):
+        from refold.checkpoint import PostgresSaver  # an extra
+
+        stack = ExitStack()
+        saver = stack.enter_context(PostgresSaver.from_conn_string(place))
+        finalize(saver, stack.close)  # the pool lives as long as the saver, hence as the agent
+        return saver
+    path = Path(place or f"{HOME}/threads.db")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return SqliteSaver(connect(str(path), timeout=30.0))
+
+
+def _model(model: str | BaseChatModel | None) -> BaseChatModel | None:
+    return init_chat_model(model) if isinstance(model, str) else model

@@ -1,0 +1,92 @@
+"""`create_agent`: batteries in, each replaceable; runs, resumes and stays inside its window."""
+
+from pathlib import Path
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+
+from refold.agent.create import create_agent
+from refold.checkpoint import SqliteSaver
+from refold.core.messages import REFOLD_KEY, text_of
+from refold.core.policy import Policy
+from refold.errors import ConfigurationError
+from refold.files import MemoryFiles
+from refold.testing import StrictModel
+
+CONFIG = {"configurable": {"thread_id": "t"}, "recursion_limit": 300}
+
+
+@tool
+def search(n: int) -> str:
+    """Search."""
+    return f"hit {n}: /data/file_{n}.csv has {n * 7} rows\n" * 120
+
+
+def script_of(rounds: int) -> StrictModel:
+    count = iter(range(10_000))
+
+    def script(messages: list[BaseMessage]) -> AIMessage | str:
+        if "Write a record" in text_of(messages[-1]):
+            return "A record of the searches."
+        number = next(count)
+        if number % (rounds + 1) == rounds:
+            return "done"
+        return AIMessage("", tool_calls=[{"name": "search", "args": {"n": number}, "id": f"c{number}"}])
+
+    return StrictModel(script=script, limit=9_000)  # type: ignore[arg-type]
+
+
+class TestTheDefaultsWork:
+    def test_an_agent_runs_long_and_resumes_in_another_object(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Without any storage given, files and threads are under `.refold`, and a second agent goes on from them."""
+        monkeypatch.chdir(tmp_path)
+        policy = Policy(context_limit=9_000, output_reserve=500)
+        first = create_agent(script_of(40), [search], system_prompt="Search.", policy=policy)
+        first.invoke({"messages": [HumanMessage("go", id="h1")]}, CONFIG)
+        second = create_agent(script_of(5), [search], system_prompt="Search.", policy=policy)
+        state = second.invoke({"messages": [HumanMessage("more", id="h2")]}, CONFIG)
+        assert state["messages"][0].id == "h1"
+        assert len(state["messages"]) == 1 + 2 * 40 + 1 + 1 + 2 * 5 + 1
+        assert (tmp_path / ".refold" / "threads.db").exists()
+        assert second.get_state(CONFIG).values["folds"]
+
+    def test_large_results_are_files_that_the_agent_can_read(self) -> None:
+        """Offload and file tools share the same files: a stub's path is read with read_file."""
+        files = MemoryFiles()
+        script = [
+            AIMessage("", tool_calls=[{"name": "search", "args": {"n": 1}, "id": "c"}]),
+            "done",
+        ]
+        agent = create_agent(
+            StrictModel(script=script, limit=9_000), [search], files=files, checkpointer=InMemorySaver(),
+            policy=Policy(context_limit=9_000, output_reserve=500),
+        )  # fmt: skip
+        state = agent.invoke({"messages": [HumanMessage("go")]}, CONFIG)
+        marked = state["messages"][2].additional_kwargs[REFOLD_KEY]
+        assert files.read(marked["path"]).decode() == search.invoke({"n": 1})
+        assert "read=read_file" in text_of(state["messages"][2])
+
+
+class TestEveryPartIsReplaceable:
+    def test_with_a_saver_of_refolds_the_log_is_a_plain_channel_else_a_delta_channel(self, tmp_path: Path) -> None:
+        """Either way the same log comes back."""
+        lengths = []
+        with SqliteSaver.from_conn_string(str(tmp_path / "own.db")) as own:
+            for saver in (own, InMemorySaver()):
+                agent = create_agent(
+                    script_of(3), [search], files=MemoryFiles(), checkpointer=saver,
+                    policy=Policy(context_limit=9_000, output_reserve=500),
+                )  # fmt: skip
+                agent.invoke({"messages": [HumanMessage("go")]}, CONFIG)
+                kinds = type(agent.channels["messages"]).__name__
+                lengths.append((kinds, len(agent.get_state(CONFIG).values["messages"])))
+        assert lengths == [("BinaryOperatorAggregate", 8), ("DeltaChannel", 8)]
+
+    def test_a_place_that_is_no_place_is_refused(self) -> None:
+        """With an error that says what to do."""
+        with pytest.raises(ConfigurationError):
+            create_agent(script_of(1), files="gopher://nowhere")
