@@ -1,17 +1,24 @@
-"""refold keeps long LangGraph agents inside their context window, and their checkpoints linear, losing nothing."""
+"""refold keeps long LangGraph agents inside their context window, and their checkpoints linear, losing nothing.
 
-from refold.agent.control import ControlMiddleware
-from refold.agent.create import create_agent
-from refold.agent.edge import FoldCommitted, FoldProposal
-from refold.agent.offload import OffloadMiddleware
-from refold.agent.setup import Binding
-from refold.agent.window import WindowMiddleware
-from refold.checkpoint.reducer import reduce_messages
-from refold.checkpoint.state import LogState
-from refold.core.plan import Plan, plan
-from refold.core.policy import Policy
-from refold.errors import ContextOverflowError, RefoldError
-from refold.files import Files, LocalFiles, MemoryFiles, open_files
+Names are loaded when they are first used, so that importing the package alone costs next to nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from refold.agent.control import ControlMiddleware
+    from refold.agent.create import create_agent
+    from refold.agent.edge import FoldCommitted, FoldProposal
+    from refold.agent.offload import OffloadMiddleware
+    from refold.agent.setup import Binding
+    from refold.agent.window import WindowMiddleware
+    from refold.checkpoint.reducer import reduce_messages
+    from refold.checkpoint.state import LogState
+    from refold.core.plan import Plan, plan
+    from refold.core.policy import Policy
+    from refold.errors import ContextOverflowError, RefoldError
+    from refold.files import Files, LocalFiles, MemoryFiles, open_files
 
 __all__ = [
     "Binding",
@@ -33,3 +40,35 @@ __all__ = [
     "plan",
     "reduce_messages",
 ]
+
+_HOMES = {
+    "Binding": "refold.agent.setup",
+    "ContextOverflowError": "refold.errors",
+    "ControlMiddleware": "refold.agent.control",
+    "Files": "refold.files",
+    "FoldCommitted": "refold.agent.edge",
+    "FoldProposal": "refold.agent.edge",
+    "LocalFiles": "refold.files",
+    "LogState": "refold.checkpoint.state",
+    "MemoryFiles": "refold.files",
+    "OffloadMiddleware": "refold.agent.offload",
+    "Plan": "refold.core.plan",
+    "Policy": "refold.core.policy",
+    "RefoldError": "refold.errors",
+    "WindowMiddleware": "refold.agent.window",
+    "create_agent": "refold.agent.create",
+    "open_files": "refold.files",
+    "plan": "refold.core.plan",
+    "reduce_messages": "refold.checkpoint.reducer",
+}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

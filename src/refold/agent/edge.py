@@ -18,6 +18,7 @@ from langgraph.errors import GraphBubbleUp
 from refold.agent.models import ModelFacts, tool_choice_off
 from refold.agent.quiet import acall_quietly, call_quietly, quiet_config
 from refold.agent.telemetry import Telemetry
+from refold.core import overflow as refusals
 from refold.core.canonical import Json
 from refold.core.effects import (
     AskSummariser,
@@ -30,7 +31,6 @@ from refold.core.effects import (
     Room,
     Sleep,
 )
-from refold.core.overflow import parse_overflow
 from refold.core.program import Effect
 from refold.errors import ConfigurationError, SummaryError
 from refold.files import Files, aanswer, answer
@@ -114,7 +114,7 @@ class Edge:
                 except GraphBubbleUp:
                     raise
                 except Exception as error:  # noqa: BLE001 - whatever a model raises is a failed summary
-                    return Failure(error=error, overflow=parse_overflow(error))
+                    return Failure(error=error, overflow=refusals.parse_overflow(error))
             case Sleep(seconds=seconds):
                 time.sleep(seconds)
                 return None
@@ -144,7 +144,7 @@ class Edge:
                 except GraphBubbleUp:
                     raise
                 except Exception as error:  # noqa: BLE001 - whatever a model raises is a failed summary
-                    return Failure(error=error, overflow=parse_overflow(error))
+                    return Failure(error=error, overflow=refusals.parse_overflow(error))
             case Sleep(seconds=seconds):
                 await asyncio.sleep(seconds)
                 return None
@@ -213,7 +213,7 @@ class Edge:
 
 def _refused(error: Exception, *, over: bool) -> Failure:
     """The refusal that an error of the model is; raises the error itself where it is something else."""
-    overflow = None if isinstance(error, GraphBubbleUp) else parse_overflow(error, estimated_over=over)
+    overflow = None if isinstance(error, GraphBubbleUp) else refusals.parse_overflow(error, estimated_over=over)
     if overflow is None:
         raise error
     return Failure(error=error, overflow=overflow)

@@ -12,13 +12,11 @@ from langchain_core.messages import BaseMessage
 from refold.core.artifacts import Artifact, history_path, media_artifact
 from refold.core.canonical import Json, derived_id
 from refold.core.effects import ConfirmFolds, ReadFile, Report, WriteFile
-from refold.core.facts import audit
-from refold.core.floor import floor_summary
 from refold.core.folds import Fold, FoldKind, make_fold
 from refold.core.gauge import Gauge, measure
 from refold.core.history import render_history
 from refold.core.limits import Budget
-from refold.core.messages import blocks_of
+from refold.core.messages import blocks_of, is_record, role_of
 from refold.core.meter import Meter
 from refold.core.passes import Scope
 from refold.core.passes.base import tokens_of
@@ -269,6 +267,8 @@ def _span_gen(job: Compaction, gauge: Gauge, step: SummaryStep, made: _Made, *, 
             _strike(gauge, made, step, str(error))
             return
         most = segment_tokens(job, step)
+        from refold.core.floor import floor_summary  # with the facts: their patterns take long to compile
+
         summary = Summary(text=floor_summary(span, budget=most, count=tokens_of), route="floor", stored=False)
     data = _segment_data(job, gauge, step, span, summary, path)
     if tokens_of(str(data["text"])) * gauge.scale >= step.source:
@@ -297,6 +297,17 @@ def _source(job: Compaction, gauge: Gauge, step: SummaryStep) -> list[BaseMessag
     ]
 
 
+def _audited(gauge: Gauge, step: SummaryStep, span: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
+    """What the facts of a segment are taken from: the span, and for a merge of segments the user's own words in it too,
+    since constraints are believed from the user only, never from a record."""
+    if not step.merged:
+        return span
+    kept = frozenset(step.kept)
+    messages = gauge.window.log.messages
+    words = [messages[i] for i in range(step.start, step.stop) if i not in kept and role_of(messages[i]) == "human"]
+    return [*words, *(message for message in span if role_of(message) != "human" or is_record(message))]
+
+
 def segment_tokens(job: Compaction, step: SummaryStep) -> int:
     """The wished length of a summary's own text, in tokens: by policy, and never over a quarter of its source."""
     most = min(job.policy.summary_tokens, round(job.policy.summary_share * job.budget))
@@ -306,10 +317,12 @@ def segment_tokens(job: Compaction, step: SummaryStep) -> int:
 def _segment_data(
     job: Compaction, gauge: Gauge, step: SummaryStep, span: Sequence[BaseMessage], summary: Summary, path: str | None
 ) -> Mapping[str, Json]:
+    from refold.core.facts import audit  # loaded at the first fold: its patterns take long to compile
+
     log = gauge.window.log
     share = min(1.0, step.source / max(1, job.budget))
     facts_budget = round(min(job.policy.facts_share * job.budget, 0.15 * step.source))
-    found = audit(span, summary.text, budget=facts_budget, count=tokens_of)
+    found = audit(_audited(gauge, step, span), summary.text, budget=facts_budget, count=tokens_of)
     quote_budget = round(min(job.policy.quote_share * job.budget, max(120, share * step.source)))
     text = segment_text(
         summary.text,

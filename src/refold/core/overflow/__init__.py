@@ -13,8 +13,27 @@ length, and a number that contradicts the refusal is left out rather than guesse
 that is too long, a picture that is too large, a lost connection are not overflow, also when they speak of tokens.
 """
 
-from refold.core.overflow.exceptions import parse_overflow
-from refold.core.overflow.text import parse_overflow_text
+from typing import TYPE_CHECKING
+
 from refold.core.overflow.value import Overflow, Remedy, Unit
 
+if TYPE_CHECKING:
+    from refold.core.overflow.exceptions import parse_overflow
+    from refold.core.overflow.text import parse_overflow_text
+
 __all__ = ["Overflow", "Remedy", "Unit", "parse_overflow", "parse_overflow_text"]
+
+
+def __getattr__(name: str) -> object:
+    """The readers are loaded when a refusal is read: their vocabulary takes long to compile."""
+    match name:
+        case "parse_overflow":
+            from refold.core.overflow.exceptions import parse_overflow
+
+            return parse_overflow
+        case "parse_overflow_text":
+            from refold.core.overflow.text import parse_overflow_text
+
+            return parse_overflow_text
+        case _:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
