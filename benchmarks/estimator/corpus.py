@@ -321,13 +321,15 @@ _NUMBERED = ("{n:6d}→{row}", "{n:6d}\t{row}", "{n}: {row}", "{n:>5} | {row}", 
 
 
 def numbered(code: Iterable[Document]) -> Iterator[Document]:
-    """Code as tools show it to agents: with line numbers, or as the hits of a search."""
+    """Code as tools show it to agents: with line numbers, as the hits of a search, with the line ends of Windows."""
     for index, document in enumerate(d for d in code if d.cls in ("py_code", "other_code")):
         shape = _NUMBERED[index % len(_NUMBERED)]
         rows = document.text.splitlines()[20 * index % 400 :]
         name = "/".join(document.src.split("/")[-3:])
         text = "\n".join(shape.format(n=20 * index % 400 + n, row=row, name=name) for n, row in enumerate(rows))
         yield Document(cls="numbered_code", src=document.src, text=text)
+        if index % 2:
+            yield Document(cls="crlf_code", src=document.src, text=document.text.replace("\n", "\r\n"))
 
 
 def derived(packages: Path) -> Iterator[Document]:
@@ -401,7 +403,11 @@ def emoji_text(rng: random.Random) -> str:
 
 
 def emoji_pure(rng: random.Random) -> str:
-    return "".join(rng.choices(_COMMON if rng.random() < 0.5 else _EMOJI, k=700))
+    pool = _COMMON if rng.random() < 0.4 else _EMOJI
+    if rng.random() < 0.4:  # few different ones, often of one block
+        start = rng.randrange(len(_EMOJI) - 16)
+        pool = rng.sample(_EMOJI[start : start + 16], rng.choice((1, 2, 6)))
+    return "".join(rng.choices(pool, k=700))
 
 
 def numbers(rng: random.Random) -> str:

@@ -22,7 +22,7 @@ from refold.core.estimate import FEATURES, features
 
 FAMILIES = ("o200k", "cl100k", "llama3", "qwen3", "qwen35", "deepseek", "mistral", "gemma", "claude3", "claude48")
 MADE_UP = {"emoji_text", "emoji_pure", "server_log", "ansi", "boxes", "md_table", "math", "runs"}
-ODD = {"binary", "long_words", "periodic", "repeats", "symbols"}
+ODD = {"binary", "emoji_pure", "long_words", "periodic", "repeats", "symbols"}
 """Texts unlike language: they decide what nothing else decides, and must not pull at what ordinary texts decide."""
 PENALTY = 1e-5
 COVERED = 0.993
@@ -48,7 +48,7 @@ def ridge(counts: np.ndarray, tokens: np.ndarray, weights: np.ndarray) -> np.nda
 
 
 def weight(cls: str) -> float:
-    return 0.03 if cls in ODD else 0.3 if cls in MADE_UP else 1.0
+    return 0.3 if cls in MADE_UP else 0.03 if cls in ODD else 1.0
 
 
 def margins(family: str, test: Rows, weights: np.ndarray) -> tuple[float, float]:

@@ -94,7 +94,8 @@ _SCRIPTS: Final = _classes(
 
 _CLASSES: Final = b"A0. ntcu"
 """Every class of an ASCII character but lower case, which is what remains."""
-_EDGES: Final = tuple(b"00| a|   |a0| 0|A0|...|.a.|.n|nn|aaaa|Aaaaaa|Aa|aaaaaaaaaaaaaaaa|AAAAAAAA|tt".split(b"|"))
+_EDGES: Final = tuple(b"00| a|   |a0| 0|A0|...|.a.|.n|nn|aaaa|Aaaaaa|Aa|aaaaaaaaaaaaaaaa|AAAAAAAA".split(b"|"))
+_TABS: Final = b"tt"
 _MIXED_EDGES: Final = (b" u", b"uu")
 _MARKS: Final[tuple[tuple[bytes, tuple[bytes, ...]], ...]] = (
     # Characters of markup and escapes, and patterns that are looked for only where the character stands.
@@ -141,17 +142,30 @@ _WITNESSES: Final = (
     ("Armenian", b"W", re.compile("[\u0530-\u058f]")),
     ("replacement", b"f", re.compile("\ufffd")),
 )
-_RUN_KINDS: Final = ("punctuation", "space", "tab", "newline", "lower", "upper", "control", "box", "ideograph", "other")
+_RUN_KINDS: Final = (
+    "punctuation",
+    "space",
+    "tab",
+    "newline",
+    "lower",
+    "upper",
+    "control",
+    "box",
+    "ideograph",
+    "Latin",
+    "other",
+)
 _ZEROS: Final = re.compile(rb"\0+")
 
 FEATURES: Final = (
     *map(chr, _CLASSES),
     "a",
-    *(p.decode() for p in (*_EDGES, *_MIXED_EDGES)),
+    *(p.decode() for p in (*_EDGES, _TABS, *_MIXED_EDGES)),
     *(p.decode() for mark, patterns in _MARKS for p in (mark, *patterns)),
     "rare letters",
     *(p.decode() for script, patterns in _SCRIPT_PATTERNS for p in (script, *patterns)),
     *(name for name, _, _ in _WITNESSES),
+    "\r\n",
     *(f"{kind} {what}" for kind in _RUN_KINDS for what in ("runs", "cut")),
 )
 """The names of what is counted, in the order of the coefficients. Names may repeat."""
@@ -179,6 +193,9 @@ def estimate_text(text: str, *, family: Family = "generic", upper_bound: bool = 
 
 def features(text: str) -> list[int]:
     """The counts that the model weighs, in the order of `FEATURES`."""
+    lines = text.count("\r\n") if "\r" in text else 0
+    if lines:  # one line break, also to tokenizers; some add a token for the first half
+        text = text.replace("\r\n", "\n")
     wide = not text.isascii()
     units = text.encode("utf-16-le", "surrogatepass") if wide else text.encode("ascii")
     units, runs = _collapse(units, width=2 if wide else 1)
@@ -192,6 +209,7 @@ def features(text: str) -> list[int]:
     counts = [*map(classes.count, _CLASSES)]
     counts.append(len(classes) - sum(counts))
     counts += map(classes.count, _EDGES)
+    counts.append(classes.count(_TABS) if b"\t" in raw else 0)
     counts += map(classes.count, _MIXED_EDGES) if wide else [0] * len(_MIXED_EDGES)
     for mark, patterns in _MARKS:
         counts += _counted(raw, mark, patterns)
@@ -200,7 +218,7 @@ def features(text: str) -> list[int]:
         counts += _counted(scripts, script, patterns)
     for _, script, letters in _WITNESSES:
         counts.append(len(letters.findall(text)) if script in scripts else 0)
-    return counts + runs
+    return [*counts, lines, *runs]
 
 
 def _counted(data: bytes, first: bytes, patterns: Sequence[bytes]) -> list[int]:
@@ -268,5 +286,7 @@ def _run_kind(character: int) -> int:
             return {"a": 4, "A": 5, "c": 6}.get(chr(_PURE[character]), 0)
         case _ if 0x2500 <= character < 0x2600:
             return 7
+        case _ if 0x3000 <= character < 0xFE00:
+            return 8
         case _:
-            return 8 if 0x3000 <= character < 0xFE00 else 9
+            return 9 if character < 0x0250 else 10
