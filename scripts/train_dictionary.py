@@ -25,7 +25,7 @@ SIZE = 64 * 1024
 SEED = 20260101
 SAMPLES = 9000
 
-WORDS = (
+PROSE = (
     "I'll look at the implementation first to understand how this works. Let me check the tests and the configuration. "
     "The error comes from the function that parses the response when the value is missing. Now I will fix the import, "
     "update the documentation and run the test suite again to make sure nothing else is broken. All tests pass. "
@@ -34,11 +34,28 @@ WORDS = (
     "changes: added a retry with exponential backoff, removed the deprecated argument, and handled the timeout. "
     "Could you please explain what this module does and add a command line option for the output directory? "
     "The request failed with status code 404. The server returned an empty list of results for the given query. "
-).split()
+)
+WORDS = PROSE.split()
 TOOLS = (
-    "read_file", "write_file", "edit_file", "ls", "glob", "grep", "bash", "execute", "run_tests", "web_search",
-    "fetch_url", "search", "task", "write_todos", "sql_query", "python", "list_directory", "get_weather",
-)  # fmt: skip
+    "read_file",
+    "write_file",
+    "edit_file",
+    "ls",
+    "glob",
+    "grep",
+    "bash",
+    "execute",
+    "run_tests",
+    "web_search",
+    "fetch_url",
+    "search",
+    "task",
+    "write_todos",
+    "sql_query",
+    "python",
+    "list_directory",
+    "get_weather",
+)
 
 
 def main(output: str) -> None:
@@ -62,8 +79,15 @@ def _texts(chance: random.Random) -> Iterator[str]:
     library = Path(sysconfig.get_path("stdlib"))
     files = [f for f in sorted(library.rglob("*.py")) if "site-packages" not in f.parts and f.stat().st_size > 2000]
     dresses: Sequence[Callable[[Path, Sequence[str], int, random.Random], str]] = (
-        _numbered, _plain, _search, _test_log, _listing, _as_json, _diff, _traceback,
-    )  # fmt: skip
+        _numbered,
+        _plain,
+        _search,
+        _test_log,
+        _listing,
+        _as_json,
+        _diff,
+        _traceback,
+    )
     for _ in range(SAMPLES):
         file = chance.choice(files)
         lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -103,32 +127,46 @@ def _test_log(file: Path, lines: Sequence[str], start: int, chance: random.Rando
 
 
 def _listing(file: Path, lines: Sequence[str], start: int, chance: random.Random) -> str:
-    names = [f"{chance.choice(WORDS).strip('.,:').lower()}{chance.choice(('.py', '.md', '.json', '/', '.ts'))}" for _ in lines]
+    names = [
+        f"{chance.choice(WORDS).strip('.,:').lower()}{chance.choice(('.py', '.md', '.json', '/', '.ts'))}"
+        for _ in lines
+    ]
     if chance.random() < 0.5:
-        return "\n".join(f"-rw-r--r-- 1 root root {chance.randint(10, 90000):6} Jan 12 10:{n:02} {n2}" for n, n2 in enumerate(names))
+        return "\n".join(
+            f"-rw-r--r-- 1 root root {chance.randint(10, 90000):6} Jan 12 10:{n:02} {n2}" for n, n2 in enumerate(names)
+        )
     return json.dumps([f"/{file.parent}/{name}" for name in names])
 
 
 def _as_json(file: Path, lines: Sequence[str], start: int, chance: random.Random) -> str:
     rows = [
         {
-            "id": chance.randint(1, 100000), "name": chance.choice(WORDS), "status": chance.choice(("active", "failed")),
-            "score": round(chance.random(), 4), "url": f"https://example.com/{chance.choice(WORDS).lower()}",
-            "title": " ".join(chance.choices(WORDS, k=6)), "created_at": f"2025-0{chance.randint(1, 9)}-11T10:00:00Z",
+            "id": chance.randint(1, 100000),
+            "name": chance.choice(WORDS),
+            "status": chance.choice(("active", "failed")),
+            "score": round(chance.random(), 4),
+            "url": f"https://example.com/{chance.choice(WORDS).lower()}",
+            "title": " ".join(chance.choices(WORDS, k=6)),
+            "created_at": f"2025-0{chance.randint(1, 9)}-11T10:00:00Z",
         }
         for _ in range(chance.randint(2, 12))
-    ]  # fmt: skip
+    ]
     return json.dumps(chance.choice((rows, {"results": rows, "total": len(rows)})), indent=chance.choice((None, 2)))
 
 
 def _diff(file: Path, lines: Sequence[str], start: int, chance: random.Random) -> str:
     body = "\n".join(f"{chance.choice(('+', '-', ' '))}{line}" for line in lines)
-    return f"diff --git a/{file} b/{file}\n--- a/{file}\n+++ b/{file}\n@@ -{start},{len(lines)} +{start},{len(lines)} @@\n{body}"
+    span = f"@@ -{start},{len(lines)} +{start},{len(lines)} @@"
+    return f"diff --git a/{file} b/{file}\n--- a/{file}\n+++ b/{file}\n{span}\n{body}"
 
 
 def _traceback(file: Path, lines: Sequence[str], start: int, chance: random.Random) -> str:
-    frames = "\n".join(f'  File "/app/{file}", line {start + n}, in {chance.choice(TOOLS)}\n    {line.strip()}' for n, line in enumerate(lines[:6]))
-    return f"Traceback (most recent call last):\n{frames}\n{chance.choice(('ValueError', 'KeyError', 'TypeError'))}: {chance.choice(WORDS)}\n\nExit code: 1"
+    frames = "\n".join(
+        f'  File "/app/{file}", line {start + n}, in {chance.choice(TOOLS)}\n    {line.strip()}'
+        for n, line in enumerate(lines[:6])
+    )
+    error = chance.choice(("ValueError", "KeyError", "TypeError"))
+    return f"Traceback (most recent call last):\n{frames}\n{error}: {chance.choice(WORDS)}\n\nExit code: 1"
 
 
 def _values(chance: random.Random, texts: Sequence[str]) -> Iterator[object]:
@@ -147,14 +185,22 @@ def _values(chance: random.Random, texts: Sequence[str]) -> Iterator[object]:
         elif roll < 0.98:
             yield Send("tools", [_call(chance, text)])
         else:
-            yield [Interrupt(value={"action_requests": [{"name": chance.choice(TOOLS), "args": {"path": "a"}}]}, id=_hex(chance, 32))]
+            yield [
+                Interrupt(
+                    value={"action_requests": [{"name": chance.choice(TOOLS), "args": {"path": "a"}}]},
+                    id=_hex(chance, 32),
+                )
+            ]
 
 
 def _tool(chance: random.Random, text: str) -> BaseMessage:
     return ToolMessage(
-        text, name=chance.choice(TOOLS), tool_call_id=_call_id(chance), id=_uuid(chance),
+        text,
+        name=chance.choice(TOOLS),
+        tool_call_id=_call_id(chance),
+        id=_uuid(chance),
         status=chance.choice(("success",) * 9 + ("error",)),
-    )  # fmt: skip
+    )
 
 
 def _ai(chance: random.Random, text: str) -> BaseMessage:
@@ -166,22 +212,38 @@ def _ai(chance: random.Random, text: str) -> BaseMessage:
 def _openai(chance: random.Random, prose: str, calls: list[dict[str, object]]) -> BaseMessage:
     used = _usage(chance)
     usage = {
-        "completion_tokens": used["output_tokens"], "prompt_tokens": used["input_tokens"], "total_tokens": used["total_tokens"],
+        "completion_tokens": used["output_tokens"],
+        "prompt_tokens": used["input_tokens"],
+        "total_tokens": used["total_tokens"],
         "completion_tokens_details": {
-            "accepted_prediction_tokens": 0, "audio_tokens": 0, "reasoning_tokens": 0, "rejected_prediction_tokens": 0,
+            "accepted_prediction_tokens": 0,
+            "audio_tokens": 0,
+            "reasoning_tokens": 0,
+            "rejected_prediction_tokens": 0,
         },
         "prompt_tokens_details": {"audio_tokens": 0, "cached_tokens": 0},
-    }  # fmt: skip
+    }
     return AIMessage(
-        prose, id=f"run--{_uuid(chance)}-0", tool_calls=calls,
+        prose,
+        id=f"run--{_uuid(chance)}-0",
+        tool_calls=calls,
         additional_kwargs={"refusal": None},
         response_metadata={
-            "token_usage": usage, "model_provider": "openai", "model_name": chance.choice(("gpt-4o-2024-08-06", "gpt-4.1-2025-04-14", "gpt-5-2025-08-07")),
-            "system_fingerprint": f"fp_{_hex(chance, 10)}", "id": f"chatcmpl-{_token(chance, 29)}", "service_tier": "default",
-            "finish_reason": "tool_calls" if calls else "stop", "logprobs": None,
+            "token_usage": usage,
+            "model_provider": "openai",
+            "model_name": chance.choice(("gpt-4o-2024-08-06", "gpt-4.1-2025-04-14", "gpt-5-2025-08-07")),
+            "system_fingerprint": f"fp_{_hex(chance, 10)}",
+            "id": f"chatcmpl-{_token(chance, 29)}",
+            "service_tier": "default",
+            "finish_reason": "tool_calls" if calls else "stop",
+            "logprobs": None,
         },
-        usage_metadata={**used, "input_token_details": {"audio": 0, "cache_read": 0}, "output_token_details": {"audio": 0, "reasoning": 0}},
-    )  # fmt: skip
+        usage_metadata={
+            **used,
+            "input_token_details": {"audio": 0, "cache_read": 0},
+            "output_token_details": {"audio": 0, "reasoning": 0},
+        },
+    )
 
 
 def _responses(chance: random.Random, prose: str, calls: list[dict[str, object]]) -> BaseMessage:
@@ -190,18 +252,37 @@ def _responses(chance: random.Random, prose: str, calls: list[dict[str, object]]
         {"type": "text", "text": prose, "annotations": [], "id": f"msg_{_hex(chance, 48)}"},
     ]
     for call in calls:
-        content.append({
-            "type": "function_call", "name": call["name"], "arguments": json.dumps(call["args"]), "call_id": call["id"],
-            "id": f"fc_{_hex(chance, 48)}", "status": "completed",
-        })  # fmt: skip
+        content.append(
+            {
+                "type": "function_call",
+                "name": call["name"],
+                "arguments": json.dumps(call["args"]),
+                "call_id": call["id"],
+                "id": f"fc_{_hex(chance, 48)}",
+                "status": "completed",
+            }
+        )
     return AIMessage(
-        content, id=f"resp_{_hex(chance, 48)}", tool_calls=calls,
+        content,
+        id=f"resp_{_hex(chance, 48)}",
+        tool_calls=calls,
         response_metadata={
-            "id": f"resp_{_hex(chance, 48)}", "created_at": 1760000000.0 + chance.randrange(10**7), "metadata": {}, "model": "gpt-5-2025-08-07",
-            "object": "response", "service_tier": "default", "status": "completed", "model_provider": "openai", "model_name": "gpt-5-2025-08-07",
+            "id": f"resp_{_hex(chance, 48)}",
+            "created_at": 1760000000.0 + chance.randrange(10**7),
+            "metadata": {},
+            "model": "gpt-5-2025-08-07",
+            "object": "response",
+            "service_tier": "default",
+            "status": "completed",
+            "model_provider": "openai",
+            "model_name": "gpt-5-2025-08-07",
         },
-        usage_metadata={**_usage(chance), "input_token_details": {"cache_read": chance.randrange(9000)}, "output_token_details": {"reasoning": 64}},
-    )  # fmt: skip
+        usage_metadata={
+            **_usage(chance),
+            "input_token_details": {"cache_read": chance.randrange(9000)},
+            "output_token_details": {"reasoning": 64},
+        },
+    )
 
 
 def _anthropic(chance: random.Random, prose: str, calls: list[dict[str, object]]) -> BaseMessage:
@@ -209,40 +290,60 @@ def _anthropic(chance: random.Random, prose: str, calls: list[dict[str, object]]
     content += [{"id": c["id"], "input": c["args"], "name": c["name"], "type": "tool_use"} for c in calls]
     used = _usage(chance)
     return AIMessage(
-        content if calls else prose, id=f"run--{_uuid(chance)}-0", tool_calls=calls,
+        content if calls else prose,
+        id=f"run--{_uuid(chance)}-0",
+        tool_calls=calls,
         response_metadata={
-            "id": f"msg_01{_token(chance, 22)}", "model": "claude-sonnet-4-5-20250929", "stop_reason": "tool_use" if calls else "end_turn",
-            "stop_sequence": None, "model_name": "claude-sonnet-4-5-20250929", "model_provider": "anthropic",
+            "id": f"msg_01{_token(chance, 22)}",
+            "model": "claude-sonnet-4-5-20250929",
+            "stop_reason": "tool_use" if calls else "end_turn",
+            "stop_sequence": None,
+            "model_name": "claude-sonnet-4-5-20250929",
+            "model_provider": "anthropic",
             "usage": {
                 "cache_creation": {"ephemeral_1h_input_tokens": 0, "ephemeral_5m_input_tokens": 0},
-                "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "input_tokens": used["input_tokens"],
-                "output_tokens": used["output_tokens"], "server_tool_use": None, "service_tier": "standard",
+                "cache_creation_input_tokens": 0,
+                "cache_read_input_tokens": 0,
+                "input_tokens": used["input_tokens"],
+                "output_tokens": used["output_tokens"],
+                "server_tool_use": None,
+                "service_tier": "standard",
             },
         },
         usage_metadata={**used, "input_token_details": {"cache_read": 0, "cache_creation": 0}},
-    )  # fmt: skip
+    )
 
 
 def _google(chance: random.Random, prose: str, calls: list[dict[str, object]]) -> BaseMessage:
     return AIMessage(
-        prose, id=f"run--{_uuid(chance)}-0", tool_calls=calls,
+        prose,
+        id=f"run--{_uuid(chance)}-0",
+        tool_calls=calls,
         response_metadata={
-            "prompt_feedback": {"block_reason": 0, "safety_ratings": []}, "finish_reason": "STOP", "model_name": "gemini-2.5-pro",
-            "safety_ratings": [], "model_provider": "google_genai",
+            "prompt_feedback": {"block_reason": 0, "safety_ratings": []},
+            "finish_reason": "STOP",
+            "model_name": "gemini-2.5-pro",
+            "safety_ratings": [],
+            "model_provider": "google_genai",
         },
         usage_metadata={**_usage(chance), "input_token_details": {"cache_read": 0}},
-    )  # fmt: skip
+    )
 
 
 def _compatible(chance: random.Random, prose: str, calls: list[dict[str, object]]) -> BaseMessage:
     return AIMessage(
-        prose, id=f"run--{_uuid(chance)}", tool_calls=calls, name=chance.choice((None, "assistant", "agent")),
+        prose,
+        id=f"run--{_uuid(chance)}",
+        tool_calls=calls,
+        name=chance.choice((None, "assistant", "agent")),
         response_metadata={
-            "finish_reason": "tool_calls" if calls else "stop", "model_name": chance.choice(("qwen3-coder", "deepseek-chat", "llama-3.3-70b")),
-            "model_provider": "openai", "id": _hex(chance, 32),
+            "finish_reason": "tool_calls" if calls else "stop",
+            "model_name": chance.choice(("qwen3-coder", "deepseek-chat", "llama-3.3-70b")),
+            "model_provider": "openai",
+            "id": _hex(chance, 32),
         },
         usage_metadata=_usage(chance),
-    )  # fmt: skip
+    )
 
 
 def _usage(chance: random.Random) -> dict[str, int]:
@@ -251,15 +352,29 @@ def _usage(chance: random.Random) -> dict[str, int]:
 
 
 def _call(chance: random.Random, text: str) -> dict[str, object]:
-    path = f"/{chance.choice(('app', 'src', 'workspace', 'home/user/project'))}/{chance.choice(WORDS).lower().strip('.,:')}.py"
-    args: dict[str, object] = chance.choice((
-        {"file_path": path}, {"file_path": path, "offset": chance.randrange(500), "limit": 100},
-        {"file_path": path, "content": text[:300]}, {"file_path": path, "old_string": text[:80], "new_string": text[80:160]},
-        {"pattern": chance.choice(WORDS), "path": path, "output_mode": "content"}, {"command": f"cd /app && python -m pytest {path} -x -q"},
-        {"query": " ".join(chance.choices(WORDS, k=5))}, {"path": path},
-        {"todos": [{"content": " ".join(chance.choices(WORDS, k=7)), "status": chance.choice(("pending", "in_progress", "completed"))}]},
-        {"description": " ".join(chance.choices(WORDS, k=30)), "subagent_type": "general-purpose"},
-    ))  # fmt: skip
+    folder = chance.choice(("app", "src", "workspace", "home/user/project"))
+    path = f"/{folder}/{chance.choice(WORDS).lower().strip('.,:')}.py"
+    args: dict[str, object] = chance.choice(
+        (
+            {"file_path": path},
+            {"file_path": path, "offset": chance.randrange(500), "limit": 100},
+            {"file_path": path, "content": text[:300]},
+            {"file_path": path, "old_string": text[:80], "new_string": text[80:160]},
+            {"pattern": chance.choice(WORDS), "path": path, "output_mode": "content"},
+            {"command": f"cd /app && python -m pytest {path} -x -q"},
+            {"query": " ".join(chance.choices(WORDS, k=5))},
+            {"path": path},
+            {
+                "todos": [
+                    {
+                        "content": " ".join(chance.choices(WORDS, k=7)),
+                        "status": chance.choice(("pending", "in_progress", "completed")),
+                    }
+                ]
+            },
+            {"description": " ".join(chance.choices(WORDS, k=30)), "subagent_type": "general-purpose"},
+        )
+    )
     return {"name": chance.choice(TOOLS), "args": args, "id": _call_id(chance), "type": "tool_call"}
 
 
@@ -281,7 +396,14 @@ def _token(chance: random.Random, size: int) -> str:
 
 
 def _call_id(chance: random.Random) -> str:
-    return chance.choice((f"call_{_token(chance, 24)}", f"toolu_01{_token(chance, 22)}", _uuid(chance), f"chatcmpl-tool-{_hex(chance, 32)}"))
+    return chance.choice(
+        (
+            f"call_{_token(chance, 24)}",
+            f"toolu_01{_token(chance, 22)}",
+            _uuid(chance),
+            f"chatcmpl-tool-{_hex(chance, 32)}",
+        )
+    )
 
 
 if __name__ == "__main__":

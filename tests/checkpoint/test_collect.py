@@ -282,13 +282,16 @@ class TestCompaction:
 
 
 DAMAGE = {
-    "blob data": "UPDATE refold_blob SET data = CAST(substr(data, 1, 5) || x'ffff' || substr(data, 8) AS BLOB) WHERE length(data) > 200",
-    "blob hash": "UPDATE refold_blob SET hash = randomblob(16) WHERE id = (SELECT max(id) FROM refold_blob WHERE codec = 1)",
+    "blob data": "UPDATE refold_blob SET data = CAST(substr(data, 1, 5) || x'ffff' || substr(data, 8) AS BLOB) "
+    "WHERE length(data) > 200",
+    "blob hash": "UPDATE refold_blob SET hash = randomblob(16) "
+    "WHERE id = (SELECT max(id) FROM refold_blob WHERE codec = 1)",
     "blob gone": "DELETE FROM refold_blob WHERE id = (SELECT min(id) FROM refold_blob)",
     "checkpoint row": "UPDATE refold_checkpoint SET data = CAST(data || x'00' AS BLOB)",
     "checkpoint text": "UPDATE refold_checkpoint SET data = 'text'",
     "checkpoint template": "UPDATE refold_checkpoint SET template = (SELECT min(id) FROM refold_blob)",
-    "rows swapped": "UPDATE refold_checkpoint SET data = (SELECT data FROM refold_checkpoint WHERE seq = 1) WHERE seq = 2",
+    "rows swapped": "UPDATE refold_checkpoint SET data = (SELECT data FROM refold_checkpoint WHERE seq = 1) "
+    "WHERE seq = 2",
     "writes row": "UPDATE refold_task_write SET data = zeroblob(8)",
     "segment": "UPDATE refold_segment SET data = CAST(x'02' || data AS BLOB)",
     "segment gone": "DELETE FROM refold_segment",

@@ -6,12 +6,11 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeAlias, cast
 
 import psycopg
-from psycopg.pq import TransactionStatus
+from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
 from psycopg_pool import AsyncConnectionPool
 
 from refold.checkpoint.effects import (
-    Args,
     Barrier,
     Row,
     Select,
@@ -102,6 +101,9 @@ class AsyncPostgresDriver:
         try:
             answer = await arun(transaction.program(), lambda effect: self._statement(connection, effect))
             await connection.execute("COMMIT")
+            if connection.info.pipeline_status != PipelineStatus.OFF:
+                async with connection.pipeline():
+                    pass  # leaving an inner pipeline waits for the server: only then it is stored
         except BaseException:
             if not connection.closed and connection.info.transaction_status != TransactionStatus.IDLE:
                 await connection.rollback()
@@ -127,18 +129,18 @@ class AsyncPostgresDriver:
     async def _fetch(
         self, connection: "psycopg.AsyncConnection[Any]", name: str, args: Mapping[str, object]
     ) -> list[Row]:
+        if connection.info.pipeline_status != PipelineStatus.OFF:  # the caller's: results come with an inner one
+            return (await self._fetch_all(connection, [(name, args)]))[0]
         async with connection.cursor(binary=True, row_factory=tuple_row) as cursor:
             await cursor.execute(cast("Any", self._statements[name]), args)
             return await cursor.fetchall() if cursor.description is not None else []
 
     async def _fetch_all(
-        self, connection: "psycopg.AsyncConnection[Any]", selects: Sequence[tuple[str, Args]]
+        self, connection: "psycopg.AsyncConnection[Any]", selects: Sequence[tuple[str, Mapping[str, object]]]
     ) -> list[list[Row]]:
-        if len(selects) < 2:
-            return [await self._fetch(connection, name, args) for name, args in selects]
-        async with connection.pipeline() as pipeline:
-            cursors = [connection.cursor(binary=True, row_factory=tuple_row) for _ in selects]
+        """Statements sent together. What they gave is known only when the pipeline has ended."""
+        cursors = [connection.cursor(binary=True, row_factory=tuple_row) for _ in selects]
+        async with connection.pipeline():
             for cursor, (name, args) in zip(cursors, selects, strict=True):
                 await cursor.execute(cast("Any", self._statements[name]), args)
-            await pipeline.sync()  # until the answers are here, no cursor says whether it has rows
-            return [await cursor.fetchall() if cursor.description is not None else [] for cursor in cursors]
+        return [await cursor.fetchall() if cursor.description is not None else [] for cursor in cursors]

@@ -17,7 +17,6 @@ from psycopg.rows import tuple_row
 from psycopg_pool import ConnectionPool
 
 from refold.checkpoint.effects import (
-    Args,
     Barrier,
     Row,
     Select,
@@ -127,6 +126,9 @@ class PostgresDriver:
         try:
             answer = run(transaction.program(), lambda effect: self._statement(connection, effect))
             connection.execute("COMMIT")
+            if connection.info.pipeline_status != PipelineStatus.OFF:
+                with connection.pipeline():
+                    pass  # leaving an inner pipeline waits for the server: only then it is stored
         except BaseException:
             if not connection.closed and connection.info.transaction_status != TransactionStatus.IDLE:
                 connection.rollback()
@@ -150,16 +152,18 @@ class PostgresDriver:
                 raise TypeError(f"{type(effect).__name__} is no statement")
 
     def _fetch(self, connection: "psycopg.Connection[Any]", name: str, args: Mapping[str, object]) -> list[Row]:
+        if connection.info.pipeline_status != PipelineStatus.OFF:  # the caller's: results come with an inner one
+            return (self._fetch_all(connection, [(name, args)]))[0]
         with connection.cursor(binary=True, row_factory=tuple_row) as cursor:
             cursor.execute(cast("Any", self._statements[name]), args)
             return cursor.fetchall() if cursor.description is not None else []
 
-    def _fetch_all(self, connection: "psycopg.Connection[Any]", selects: Sequence[tuple[str, Args]]) -> list[list[Row]]:
-        if len(selects) < 2:
-            return [self._fetch(connection, name, args) for name, args in selects]
-        with connection.pipeline() as pipeline:
-            cursors = [connection.cursor(binary=True, row_factory=tuple_row) for _ in selects]
+    def _fetch_all(
+        self, connection: "psycopg.Connection[Any]", selects: Sequence[tuple[str, Mapping[str, object]]]
+    ) -> list[list[Row]]:
+        """Statements sent together. What they gave is known only when the pipeline has ended."""
+        cursors = [connection.cursor(binary=True, row_factory=tuple_row) for _ in selects]
+        with connection.pipeline():
             for cursor, (name, args) in zip(cursors, selects, strict=True):
                 cursor.execute(cast("Any", self._statements[name]), args)
-            pipeline.sync()  # until the answers are here, no cursor says whether it has rows
-            return [cursor.fetchall() if cursor.description is not None else [] for cursor in cursors]
+        return [cursor.fetchall() if cursor.description is not None else [] for cursor in cursors]

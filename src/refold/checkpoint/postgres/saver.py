@@ -77,14 +77,18 @@ class PostgresSaver(SyncSaver):
         serde: SerializerProtocol | None = None,
         exclusive: bool = False,
         max_size: int = 10,
+        connect_timeout: float = 30.0,
     ) -> Iterator["PostgresSaver"]:
         """A saver on a pool of its own of up to `max_size` connections, closed at the end. `pipeline` is accepted for
-        LangGraph's sake; statements are pipelined in any case."""
+        LangGraph's sake; statements are pipelined in any case. `connect_timeout`: seconds to wait for the server.
+
+        Raises `DatabaseUnavailableError` when the server cannot be reached.
+        """
         with typed_errors():
             pool: ConnectionPool[psycopg.Connection[Any]] = ConnectionPool(
                 conn_string, min_size=1, max_size=max_size, kwargs=_CONNECTION, open=False
             )
-            pool.open(wait=True, timeout=30.0)
+            pool.open(wait=True, timeout=connect_timeout)
         try:
             yield cls(pool, serde=serde, exclusive=exclusive)
         finally:
@@ -135,13 +139,14 @@ class AsyncPostgresSaver(AsyncSaver):
         serde: SerializerProtocol | None = None,
         exclusive: bool = False,
         max_size: int = 10,
+        connect_timeout: float = 30.0,
     ) -> AsyncIterator["AsyncPostgresSaver"]:
         """A saver on a pool of its own; see `PostgresSaver.from_conn_string`."""
         pool: AsyncConnectionPool[psycopg.AsyncConnection[Any]] = AsyncConnectionPool(
             conn_string, min_size=1, max_size=max_size, kwargs=_CONNECTION, open=False
         )
         with typed_errors():
-            await pool.open(wait=True, timeout=30.0)
+            await pool.open(wait=True, timeout=connect_timeout)
         try:
             yield cls(pool, serde=serde, exclusive=exclusive)
         finally:

@@ -17,7 +17,7 @@ from refold.checkpoint.saver import Procedure, SyncSaver
 from refold.checkpoint.seal import Sealer
 from refold.checkpoint.serde import Serde
 from refold.checkpoint.sql import migrations, read_sql, script
-from refold.checkpoint.sqlite.driver import SqliteDriver
+from refold.checkpoint.sqlite.driver import SqliteDriver, typed_errors
 from refold.core.program import run
 from refold.errors import DatabaseUnavailableError
 
@@ -122,14 +122,18 @@ class SqliteSaver(SyncSaver):
 
 
 def connect(conn_string: str, *, timeout: float) -> sqlite3.Connection:
-    """A connection as the saver wants it: usable from any thread, transactions begun by hand."""
-    return sqlite3.connect(
-        conn_string,
-        timeout=timeout,
-        isolation_level=None,
-        check_same_thread=False,
-        uri=conn_string.startswith("file:"),
-    )
+    """A connection as the saver wants it: usable from any thread, transactions begun by hand.
+
+    Raises `DatabaseUnavailableError` when the file cannot be opened.
+    """
+    with typed_errors():
+        return sqlite3.connect(
+            conn_string,
+            timeout=timeout,
+            isolation_level=None,
+            check_same_thread=False,
+            uri=conn_string.startswith("file:"),
+        )
 
 
 def prepare(connection: sqlite3.Connection, driver: SqliteDriver) -> None:

@@ -1,0 +1,372 @@
+"""The Postgres savers on a real server: the same answers, writers side by side, and what happens when it fails."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import psycopg
+import pytest
+from checkpoint_graphs import Script, build
+from checkpoint_mirror import MirrorSaver, plain
+from langchain_core.messages import HumanMessage
+from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.base.id import uuid6
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from psycopg.rows import dict_row
+from psycopg_pool import ConnectionPool
+
+from refold.checkpoint import AsyncPostgresSaver, PostgresSaver
+from refold.checkpoint.collect import collect_gen
+from refold.checkpoint.retention import delete_for_runs_gen
+from refold.core.program import Effect, run
+from refold.errors import ConfigurationError, DatabaseUnavailableError, HeadMovedError, SchemaVersionError
+
+pytestmark = pytest.mark.postgres
+
+Config = Any
+
+
+def at(thread: str) -> Config:
+    return {"configurable": {"thread_id": thread, "checkpoint_ns": ""}}
+
+
+def message(number: int) -> HumanMessage:
+    return HumanMessage(f"{number} " + " ".join(str(number * k % 997) for k in range(100)), id=str(number))
+
+
+def checkpoint_of(count: int) -> Any:
+    made = empty_checkpoint()
+    made["id"] = str(uuid6())
+    made["channel_values"] = {"messages": [message(n) for n in range(count)]}
+    made["channel_versions"] = {"messages": count}
+    return made
+
+
+def step(saver: PostgresSaver, config: Config, count: int, **metadata: Any) -> Config:
+    made = checkpoint_of(count)
+    config = saver.put(config, made, {"source": "loop", "step": count, **metadata}, {"messages": count})  # type: ignore[typeddict-unknown-key]
+    saver.put_writes(config, [("messages", [message(count)])], f"task {count}")
+    return config
+
+
+def count_of(saver: PostgresSaver, thread: str) -> int:
+    found = saver.get_tuple(at(thread))
+    return 0 if found is None else len(found.checkpoint["channel_values"]["messages"])
+
+
+@pytest.fixture
+def saver(postgres_url: str) -> Iterator[PostgresSaver]:
+    with PostgresSaver.from_conn_string(postgres_url) as found:
+        found.setup()
+        yield found
+
+
+SCRIPT = [
+    ("run", [("say", 1), ("call", 2), ("fan", 2), ("trail", 3), ("file", 4), ("scribble", 1), ("items", 7)], 1),
+    ("rewind", [("replace", 1), ("note", 4), ("restart", 2), ("overwrite", 6), ("trail", 8), ("trail", 9)], 4),
+    ("update old", [], 3),
+    ("run", [("file", 5), ("file", 6), ("overtype", 0), ("trail", 10), ("fan", 1)], 2),
+]
+
+
+class TestSameAnswers:
+    @pytest.mark.parametrize("durability", ["sync", "exit"])
+    def test_as_the_memory_saver(self, saver: PostgresSaver, durability: str) -> None:
+        """Runs, forks, parallel tasks, edits and delta channels read back as from LangGraph's InMemorySaver."""
+        mirror = MirrorSaver(saver, InMemorySaver())
+        script = Script([])
+        graph = build(script, mirror)
+        for kind, told, pick in SCRIPT:
+            past = [item.config for item in mirror.list(at("t"))]
+            script.steps = list(told)
+            target = at("t") if kind == "run" else past[pick % len(past)]
+            if kind == "update old":
+                graph.update_state(target, {"items": [pick]}, as_node="work")
+            else:
+                graph.invoke({"note": pick}, target, durability=durability)
+        for item in mirror.list(at("t")):
+            mirror.get_tuple(item.config)
+            mirror.get_delta_channel_history(config=item.config, channels=["trail", "files"])
+        list(mirror.list(at("t"), filter={"source": "loop"}, limit=3))
+        assert saver.verify().problems == ()
+        states = {str(item.config): graph.get_state(item.config).values for item in mirror.list(at("t"))}
+        saver.prune(["t"], strategy="keep_last", keep=2)
+        saver.gc()
+        saver.compact()
+        assert saver.verify().problems == ()
+        assert [states[str(item.config)] for item in saver.list(at("t"))] == [
+            build(script, saver).get_state(item.config).values for item in saver.list(at("t"))
+        ]
+
+    async def test_sync_and_async_read_each_other(self, postgres_url: str) -> None:
+        """What one class wrote the other reads, and goes on with."""
+        async with AsyncPostgresSaver.from_conn_string(postgres_url) as other:
+            await other.setup()
+            made = checkpoint_of(5)
+            config = await other.aput(at("t"), made, {"source": "loop", "step": 5}, {"messages": 5})
+
+            def in_thread() -> object:
+                with PostgresSaver.from_conn_string(postgres_url) as saver:
+                    found = plain(saver.get_tuple(config))
+                    step(saver, config, 6)
+                    return found
+
+            found = await asyncio.to_thread(in_thread)
+            assert found == plain(await other.aget_tuple(config))
+            latest = await other.aget_tuple(at("t"))
+            assert latest is not None
+            assert len(latest.checkpoint["channel_values"]["messages"]) == 6
+            assert (await other.averify()).problems == ()
+            assert [item async for item in other.alist(at("t"))] == await asyncio.to_thread(
+                lambda: [*other.list(at("t"))]
+            )
+
+    async def test_sync_methods_on_the_loop_are_refused(self, postgres_url: str) -> None:
+        """A sync method on the async saver's own loop would wait for itself: it says so."""
+        async with AsyncPostgresSaver.from_conn_string(postgres_url) as saver:
+            with pytest.raises(ConfigurationError, match="event loop"):
+                saver.get_tuple(at("t"))
+
+    def test_connections_of_the_caller(self, postgres_url: str) -> None:
+        """A connection or a pool of the caller's works, whatever its row factory, also in a pipeline; one that would
+        not commit is refused."""
+        with psycopg.connect(postgres_url, autocommit=True, row_factory=dict_row) as connection:
+            step(PostgresSaver(connection), at("a"), 3)
+            with connection.pipeline() as pipe:
+                step(PostgresSaver(connection, pipe), at("b"), 3)
+            assert count_of(PostgresSaver(connection), "b") == 3
+        with ConnectionPool(postgres_url, kwargs={"autocommit": True}, min_size=1, max_size=2) as pool:
+            assert count_of(PostgresSaver(pool), "a") == 3
+        with psycopg.connect(postgres_url) as connection, pytest.raises(ConfigurationError, match="autocommit"):
+            step(PostgresSaver(connection), at("c"), 1)
+
+    def test_encrypted(self, postgres_url: str) -> None:
+        """With a cipher no text is readable in the tables, and all is read back."""
+        serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
+        with PostgresSaver.from_conn_string(postgres_url, serde=serde) as saver:
+            step(saver, at("t"), 8, run_id="secret-run")
+            assert count_of(saver, "t") == 8
+            saver.compact()
+            assert saver.verify().ok
+        with psycopg.connect(postgres_url) as connection:
+            for table in ("blob", "pack", "checkpoint", "task_write", "run"):
+                for (text,) in connection.execute(f"SELECT t::text FROM refold_{table} t"):  # type: ignore[arg-type]
+                    assert b"secret".hex() not in text
+                    assert b"messages".hex() not in text
+        with (
+            PostgresSaver.from_conn_string(postgres_url) as saver,
+            pytest.raises(ConfigurationError, match="encrypted"),
+        ):
+            saver.get_tuple(at("t"))
+
+
+class TestManyWriters:
+    def test_fifty_threads(self, saver: PostgresSaver) -> None:
+        """Fault 157: fifty LangGraph threads through one saver and its pool, all at once."""
+        failures: list[BaseException] = []
+
+        def work(name: str) -> None:
+            try:
+                config = at(name)
+                for number in range(1, 4):
+                    config = step(saver, config, number)
+            except BaseException as error:  # noqa: BLE001 - reported below
+                failures.append(error)
+
+        threads = [threading.Thread(target=work, args=(f"t{n}",)) for n in range(50)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert failures == []
+        assert saver.stats().checkpoints == 150
+        assert saver.verify().problems == ()
+
+    def test_writers_of_one_thread(self, saver: PostgresSaver) -> None:
+        """Eight writers that extend one head and write for one checkpoint at once: eight forks, no write lost."""
+        head = step(saver, at("t"), 5)
+        barrier = threading.Barrier(8)
+        failures: list[BaseException] = []
+
+        def work(number: int) -> None:
+            try:
+                barrier.wait()
+                saver.put_writes(head, [("x", number)], f"mine {number}")
+                saver.put_writes(head, [("y", 0)] * number + [("y", number)], "shared")
+                step(saver, head, 6 + number)
+            except BaseException as error:  # noqa: BLE001 - reported below
+                failures.append(error)
+
+        threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert failures == []
+        found = saver.get_tuple(head)
+        assert found is not None
+        writes = found.pending_writes or []
+        assert {value for task, _, value in writes if task.startswith("mine")} == set(range(8))
+        assert len([1 for task, _, _ in writes if task == "shared"]) == 8
+        assert len(list(saver.list(at("t")))) == 9
+        assert saver.verify().problems == ()
+
+    def test_the_second_is_refused_when_exclusive(self, postgres_url: str) -> None:
+        """Fault 171: of two exclusive writers that race for one head exactly one wins."""
+        with PostgresSaver.from_conn_string(postgres_url, exclusive=True) as saver:
+            head = step(saver, at("t"), 2)
+            barrier = threading.Barrier(4)
+            refused: list[HeadMovedError] = []
+
+            def work() -> None:
+                made = checkpoint_of(3)
+                barrier.wait()
+                try:
+                    saver.put(head, made, {"source": "loop", "step": 3}, {"messages": 3})
+                except HeadMovedError as error:
+                    refused.append(error)
+
+            threads = [threading.Thread(target=work) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert len(refused) == 3
+            assert len(list(saver.list(at("t")))) == 2
+            assert {error.expected for error in refused} == {head["configurable"]["checkpoint_id"]}
+
+    def test_collecting_beside_writers(self, saver: PostgresSaver) -> None:
+        """A collection while others store, delete and store again the same values: nothing that is reachable is
+        lost."""
+        stop = threading.Event()
+        failures: list[BaseException] = []
+
+        def write(name: str) -> None:
+            try:
+                number = 0
+                while not stop.is_set():
+                    number += 1
+                    step(saver, at(f"{name} {number}"), 3 + number % 5)
+                    run(delete_for_runs_gen(saver._ctx(), ["none"]), saver._driver.handle)
+                    if number > 1:
+                        saver.delete_thread(f"{name} {number - 1}")
+            except BaseException as error:  # noqa: BLE001 - reported below
+                failures.append(error)
+
+        writers = [threading.Thread(target=write, args=(f"w{n}",)) for n in range(3)]
+        for writer in writers:
+            writer.start()
+        for _ in range(6):
+            run(collect_gen(saver._ctx(), datetime.now(UTC)), saver._driver.handle)
+        stop.set()
+        for writer in writers:
+            writer.join()
+        assert failures == []
+        assert saver.verify().problems == ()
+
+    def test_a_value_stored_again_during_a_collection(self, saver: PostgresSaver) -> None:
+        """At every step of a collection another writer stores what it wants to remove: it is there afterwards."""
+        for at_step in range(10):
+            step(saver, at(f"a{at_step}"), 6, run_id=f"r{at_step}")
+            run(delete_for_runs_gen(saver._ctx(), [f"r{at_step}"]), saver._driver.handle)
+            count = 0
+
+            def handle(effect: Effect[object], at_step: int = at_step) -> object:
+                nonlocal count
+                if count == at_step:
+                    step(saver, at(f"b{at_step}"), 6)
+                count += 1
+                return saver._driver.handle(effect)
+
+            run(collect_gen(saver._ctx(), datetime.now(UTC)), handle)
+            assert saver.verify().problems == ()
+            assert count_of(saver, f"b{at_step}") == (6 if count > at_step else 0)
+            saver.delete_thread(f"b{at_step}")
+            saver.gc()
+
+
+class TestWhenTheServerFails:
+    def kill_others(self, url: str) -> None:
+        with psycopg.connect(url, autocommit=True) as admin:
+            admin.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+
+    def test_idle_connections_that_died(self, saver: PostgresSaver, postgres_url: str) -> None:
+        """After a restart of the server the pool's connections are dead: the next step gets a new one."""
+        config = step(saver, at("t"), 2)
+        self.kill_others(postgres_url)
+        step(saver, config, 3)
+        assert count_of(saver, "t") == 3
+
+    def test_a_connection_lost_in_mid_transaction(self, saver: PostgresSaver, postgres_url: str) -> None:
+        """Lost between two statements: a typed error, nothing of the step stored, and the step can be repeated."""
+        config = step(saver, at("t"), 2)
+        before = saver.stats()
+        killed = False
+        statement = saver._driver._statement
+
+        def cut(connection: Any, effect: Effect[object]) -> object:
+            nonlocal killed
+            answer = statement(connection, effect)
+            if not killed and connection.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS:
+                killed = True
+                self.kill_others(postgres_url)
+            return answer
+
+        made = checkpoint_of(3)
+        saver._driver._statement = cut  # type: ignore[method-assign]
+        with pytest.raises(DatabaseUnavailableError, match="repeat"):
+            saver.put(config, made, {"source": "loop", "step": 3}, {"messages": 3})
+        saver._driver._statement = statement  # type: ignore[method-assign]
+        assert killed
+        after = saver.stats()
+        assert (after.checkpoints, after.blobs) == (before.checkpoints, before.blobs)
+        saver.put(config, made, {"source": "loop", "step": 3}, {"messages": 3})
+        assert count_of(saver, "t") == 3
+
+    def test_statement_timeout(self, postgres_url: str) -> None:
+        """A statement that the server stops is a typed error that names the setting."""
+        with PostgresSaver.from_conn_string(postgres_url) as saver:
+            config = step(saver, at("t"), 2)
+            with psycopg.connect(postgres_url) as blocker:
+                blocker.execute("SELECT * FROM refold_space FOR UPDATE")
+                with (
+                    PostgresSaver.from_conn_string(f"{postgres_url} options='-c statement_timeout=100'") as slow,
+                    pytest.raises(DatabaseUnavailableError, match="statement_timeout"),
+                ):
+                    step(slow, config, 3)
+            step(saver, config, 3)
+            assert saver.verify().ok
+
+    def test_no_server(self) -> None:
+        """Where there is no server the error says that the pool gave no connection."""
+        from refold.checkpoint.postgres import saver as module
+
+        with (
+            pytest.raises(DatabaseUnavailableError, match="server"),
+            module.PostgresSaver.from_conn_string("host=/nonexistent dbname=x", connect_timeout=0.5),
+        ):
+            pass
+
+    def test_read_only_server(self, postgres_url: str) -> None:
+        """A role or server that may not write is named as the reason; reading works."""
+        with PostgresSaver.from_conn_string(postgres_url) as saver:
+            config = step(saver, at("t"), 2)
+        with PostgresSaver.from_conn_string(f"{postgres_url} options='-c default_transaction_read_only=on'") as saver:
+            assert count_of(saver, "t") == 2
+            with pytest.raises(DatabaseUnavailableError, match="written"):
+                step(saver, config, 3)
+
+    def test_a_newer_format_is_left_alone(self, postgres_url: str) -> None:
+        """A database of a later version is refused."""
+        with PostgresSaver.from_conn_string(postgres_url) as saver:
+            step(saver, at("t"), 1)
+        with psycopg.connect(postgres_url, autocommit=True) as admin:
+            admin.execute("UPDATE refold_meta SET value = '999' WHERE key = 'format'")
+        with PostgresSaver.from_conn_string(postgres_url) as saver, pytest.raises(SchemaVersionError):
+            saver.get_tuple(at("t"))
