@@ -48,13 +48,6 @@ class SelectEach(Effect[list[list[Row]]]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Together(Effect[list[list[Row]]]):
-    """Run several independent statements, in order; the rows of each. One round trip where possible."""
-
-    selects: Sequence[Select]
-
-
-@dataclass(frozen=True, kw_only=True)
 class Statement(Effect[None]):
     """Run a statement of a schema or migration script."""
 

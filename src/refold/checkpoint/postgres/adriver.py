@@ -17,7 +17,6 @@ from refold.checkpoint.effects import (
     SelectEach,
     SelectIn,
     Statement,
-    Together,
     Transaction,
     Vacuum,
 )
@@ -118,8 +117,6 @@ class AsyncPostgresDriver:
                 return await self._fetch(connection, name, {**args, "keys": [*keys]}) if keys else []
             case SelectEach(statement=name, rows=rows):
                 return await self._fetch_all(connection, [(name, args) for args in rows])
-            case Together(selects=selects):
-                return await self._fetch_all(connection, [(select.statement, select.args) for select in selects])
             case Statement(text=text):
                 await connection.execute(cast("Any", text), prepare=False)
                 return None

@@ -23,7 +23,6 @@ from refold.checkpoint.effects import (
     SelectEach,
     SelectIn,
     Statement,
-    Together,
     Transaction,
     Vacuum,
 )
@@ -143,8 +142,6 @@ class PostgresDriver:
                 return self._fetch(connection, name, {**args, "keys": [*keys]}) if keys else []
             case SelectEach(statement=name, rows=rows):
                 return self._fetch_all(connection, [(name, args) for args in rows])
-            case Together(selects=selects):
-                return self._fetch_all(connection, [(select.statement, select.args) for select in selects])
             case Statement(text=text):
                 connection.execute(cast("Any", text), prepare=False)
                 return None

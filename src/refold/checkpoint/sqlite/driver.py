@@ -20,7 +20,6 @@ from refold.checkpoint.effects import (
     SelectEach,
     SelectIn,
     SqlValue,
-    Together,
     Transaction,
     Vacuum,
 )
@@ -64,8 +63,6 @@ class SqliteDriver:
                 return [self._fetch(self._statements[name], args) for args in rows]
             case SelectIn(statement=name, keys=keys, args=args):
                 return self._fetch_in(self._statements[name], keys, args)
-            case Together(selects=selects):
-                return [self._fetch(self._statements[select.statement], select.args) for select in selects]
             case _:
                 raise TypeError(f"{type(effect).__name__} is no statement")
 
