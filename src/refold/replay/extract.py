@@ -29,13 +29,13 @@ _LONGEST: Final = 280
 
 
 def summarise(messages: Sequence[BaseMessage]) -> str:
-    """The summary that a request asks for: of the messages before its last one, or of the transcript in its last one."""
+    """The summary that a request asks for: of the transcript in its last message, or of the messages before that."""
     asked = text_of(messages[-1]) if messages else ""
     found = _WORDS.search(asked)
     room = round((int(found[1]) if found else _DEFAULT_WORDS) * _TOKENS_PER_WORD)
     source = _pieces_of(asked)
     if not source:
-        source = [piece for message in messages[:-1] if not is_record(message) for piece in (_piece(message),) if piece]
+        source = [_piece(message) for message in messages[:-1] if not is_record(message)]
     return _fitted(source, room) or "Nothing of note happened."
 
 

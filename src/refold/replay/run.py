@@ -4,12 +4,12 @@ The agent is LangChain's `create_agent` with whatever middleware is given; the r
 goes over a network, and tracing is off.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from langchain.agents import create_agent
-from langchain.agents.middleware.types import AgentMiddleware
+from langchain.agents.middleware.types import AgentMiddleware, InputAgentState
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -60,7 +60,7 @@ def play(
     with tracing_context(enabled=False):
         while not tape.ended:
             start = tape.position
-            agent.invoke({"messages": tape.feed()}, config)
+            agent.invoke(cast("InputAgentState", {"messages": tape.feed()}), config)
             if tape.position == start:
                 raise ReplayMismatchError(f"the agent did not go on after {start} of {len(tape)} recorded messages")
         values = agent.get_state(config).values
@@ -74,7 +74,3 @@ def check_log(played: Sequence[BaseMessage], recorded: Sequence[BaseMessage]) ->
             raise ReplayMismatchError(f"message {index} of the replayed log ({mine.id}) is not the recorded one")
     if len(played) != len(recorded):
         raise ReplayMismatchError(f"the replayed log has {len(played)} messages, the recorded one {len(recorded)}")
-
-
-Progress = Callable[[int, int], None]
-"""Called with the messages played so far and their number."""
