@@ -116,26 +116,53 @@ def quotable(log: Log, start: int, stop: int, *, kept: Sequence[int]) -> list[tu
 
 
 def _quotes(quoted: Sequence[tuple[str, BaseMessage]], budget: int, recall: Recall) -> list[str]:
+    """User words verbatim within the budget, previews within as much again, both newest first; a run of messages over
+    both is one line that says where they are, so that a segment stays bounded however often a user spoke."""
     whole: set[int] = set()
-    left = budget
+    previews: dict[int, str] = {}
+    left = left_previews = budget
     for number in range(len(quoted) - 1, -1, -1):
-        cost = tokens_of(text_of(quoted[number][1])) + 12
+        key, message = quoted[number]
+        cost = tokens_of(text_of(message)) + 12
         if cost <= left:
             whole.add(number)
             left -= cost
-    lines: list[str] = []
-    for number, (key, message) in enumerate(quoted):
-        text = text_of(message)
-        if number in whole:
-            lines.append(f'<user-words id="{key}">\n{escape_record(text)}\n</user-words>')
+            continue
+        stub = _preview(key, text_of(message), recall) if left_previews > 0 else ""
+        if stub and (cost := tokens_of(stub)) <= left_previews:
+            previews[number] = stub
+            left_previews -= cost
         else:
-            part = preview(text, budget=_STUB, count=tokens_of).text
-            where = recall.path or (f'{recall.log_reader}("{key}")' if recall.log_reader else "")
-            lines.append(
-                f'<user-words id="{key}" characters="{len(text)}" shown="preview" whole="{where}">\n'
-                f"{escape_record(part)}\n</user-words>"
-            )
-    return lines
+            left_previews = 0
+    lines: list[str] = []
+    hidden: list[str] = []
+    for number, (key, message) in enumerate(quoted):
+        if number not in whole and number not in previews:
+            hidden.append(key)
+            continue
+        lines += _elsewhere(hidden, recall)
+        hidden = []
+        text = escape_record(text_of(message))
+        lines.append(f'<user-words id="{key}">\n{text}\n</user-words>' if number in whole else previews[number])
+    return [*lines, *_elsewhere(hidden, recall)]
+
+
+def _preview(key: str, text: str, recall: Recall) -> str:
+    part = preview(text, budget=_STUB, count=tokens_of).text
+    where = recall.path or (f'{recall.log_reader}("{key}")' if recall.log_reader else "")
+    return (
+        f'<user-words id="{key}" characters="{len(text)}" shown="preview" whole="{where}">\n'
+        f"{escape_record(part)}\n</user-words>"
+    )
+
+
+def _elsewhere(keys: Sequence[str], recall: Recall) -> list[str]:
+    """One line for user messages that are not shown: how many, and where they are, whole."""
+    if not keys:
+        return []
+    where = recall.path or f"{recall.log_reader}, by id"
+    count = "1 message" if len(keys) == 1 else f"{len(keys)} messages"
+    return [f"({count} of the user, from {keys[0]} to {keys[-1]}, not shown; whole in {where})"]
 
 
 def _where(recall: Recall) -> str:
