@@ -22,8 +22,7 @@ from langchain_openai import ChatOpenAI
 
 from refold.core.overflow import Overflow, parse_overflow, parse_overflow_text
 from refold.errors import ContextOverflowError
-from refold.testing.dialects import DIALECTS, Dialect
-from refold.testing.dialects import Overflow as Refusal
+from refold.testing.dialects import DIALECTS, Dialect, OversizedRequest
 
 CASES = json.loads((Path(__file__).parent / "overflow_cases.json").read_text("utf-8"))
 
@@ -344,7 +343,7 @@ class TestTheStrictModelsDialects:
     )
     def test_every_server_of_the_strict_model(self, dialect: Dialect, limit: int, prompt: int, output: int) -> None:
         """Each refusal of the public test model is recognised; a number that is read is the right one (fault 7)."""
-        found = parse_overflow(Refusal(limit=limit, prompt=prompt, output=output).error(dialect))
+        found = parse_overflow(OversizedRequest(limit=limit, prompt=prompt, output=output).error(dialect))
         assert found is not None
         assert found.limit in (None, limit)
         assert found.prompt in (None, prompt)

