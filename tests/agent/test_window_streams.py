@@ -25,9 +25,9 @@ def start() -> dict[str, Any]:
 
 def parts(writer: str) -> tuple[Any, Any]:
     """A compiled agent that summarises by the given route, and its models."""
-    model, worker = worker_model(12, chunk_size=3)
+    model, worker = worker_model(8, limit=2_600, chunk_size=12)
     options: dict[str, Any] = {}
-    writes = StrictModel(script=lambda messages: SUMMARY, chunk_size=3, model_name="writer")
+    writes = StrictModel(script=lambda messages: SUMMARY, chunk_size=12, model_name="writer")
     if writer == "separate":
         options["summary_model"] = writes
     if writer == "fallback":

@@ -109,8 +109,8 @@ def summary_gen(job: SummaryJob) -> Program[Summary]:
 
 def unusable(message: AIMessage, *, most: int, count: Callable[[str], int]) -> str | None:
     """Why an answer cannot stand for a span, or None. `most` are the tokens that it must stay below."""
-    reason = message.response_metadata.get("finish_reason") or message.response_metadata.get("stop_reason")
-    if reason in _CUT_OFF:
+    names = ("finish_reason", "stop_reason", "status")  # OpenAI chat and Gemini, Anthropic, OpenAI Responses
+    if any(message.response_metadata.get(name) in _CUT_OFF for name in names):
         return "it was cut off at the output limit"
     if calls_of(message):
         return "it is a tool call"

@@ -71,6 +71,7 @@ class World:
     file_reader: str | None = "read_history"
     log_reader: str | None = "read_history"
     summary_limit: int = 100_000
+    summary_meter: Meter = field(default_factory=lambda: EstimatingMeter(upper_bound=True))
     live: bool = True
     system: Count = field(default_factory=lambda: Count(tokens=0, bytes=0))
     tools: Count = field(default_factory=lambda: Count(tokens=0, bytes=0))
@@ -97,7 +98,7 @@ class World:
             room=Budget(limit=0, reserved=0, system=0, tools=0, messages=0),
             policy=self.policy,
             scope=scope,
-            summariser=Summariser(live=self.live, limit=self.summary_limit, meter=self.meter),
+            summariser=Summariser(live=self.live, limit=self.summary_limit, meter=self.summary_meter),
             facts=self.facts,
             idle=idle,
             force=force,
