@@ -147,7 +147,7 @@ class Found:
                 fresh[blob] = form
                 built[blob] = build(form.cls, fields)
         self._ctx.caches.lean.put_many(fresh)
-        return known | fresh, built
+        return (known | fresh if fresh else known), built
 
     def _row(self, blob: int) -> tuple[int, int | None, bytes | None]:
         row = self.rows.get(blob)

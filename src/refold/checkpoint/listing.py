@@ -1,7 +1,9 @@
 """The programs that list checkpoints, newest first, a page at a time.
 
 Each page is one short transaction with a fixed number of statements, so a long listing blocks no writer, holds little
-in memory, and a reader may stop at any time. Several namespaces or threads are merged by checkpoint id.
+in memory, and a reader may stop at any time. The tuples of a page share the message objects that they have in common:
+history is for reading; `get_tuple` gives objects of one's own. Several namespaces or threads are merged by checkpoint
+id.
 """
 
 from collections.abc import Mapping, Sequence
@@ -155,7 +157,7 @@ def _load_page_gen(ctx: Context, query: Query, stream: Stream, count: int) -> Pr
     if query.filter and rows:
         templates = yield from read_templates_gen(ctx, [row.template for row in rows if row.template is not None])
         rows = [row for row in rows if _matches(stored_of(ctx, header_of(ctx, row, templates).metadata), query.filter)]
-    loaded = yield from load_gen(ctx, stream.thread, stream.ns, rows)
+    loaded = yield from load_gen(ctx, stream.thread, stream.ns, rows, share=True)
     return loaded, after, ended
 
 

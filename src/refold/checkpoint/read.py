@@ -83,8 +83,11 @@ def _load_one_gen(ctx: Context, address: Address) -> Program[Loaded | None]:
     return (yield from load_gen(ctx, address.thread, address.ns, [row]))
 
 
-def load_gen(ctx: Context, thread: str, ns: str, rows: Sequence[CheckpointRow]) -> Program[Loaded]:
-    """Everything that rows need to become tuples. A fixed number of statements, however many rows."""
+def load_gen(
+    ctx: Context, thread: str, ns: str, rows: Sequence[CheckpointRow], *, share: bool = False
+) -> Program[Loaded]:
+    """Everything that rows need to become tuples. A fixed number of statements, however many rows. `share`: the tuples
+    may have message objects in common."""
     ids = {row.seq: row.checkpoint_id for row in rows}
     raw_writes = yield from SelectIn(statement="writes_of", keys=list(ids))
     wanted = [row.template for row in rows if row.template is not None]
@@ -93,7 +96,7 @@ def load_gen(ctx: Context, thread: str, ns: str, rows: Sequence[CheckpointRow]) 
     writes = _writes_by_checkpoint(ctx, raw_writes, templates, ids)
     cells = [cell for header in headers.values() for cell in header.cells.values()]
     cells += [item.write.cell for items in writes.values() for item in items]
-    pulled = yield from pull_cells_gen(ctx, Found(ctx), cells)
+    pulled = yield from pull_cells_gen(ctx, Found(ctx), cells, share=share)
     return Loaded(thread=thread, ns=ns, rows=rows, headers=headers, writes=writes, pulled=pulled)
 
 

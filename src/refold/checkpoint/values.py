@@ -19,14 +19,19 @@ from refold.core.program import Program
 
 @dataclass(frozen=True, kw_only=True)
 class Pulled:
-    """Everything that a set of cells needs, fetched in one transaction."""
+    """Everything that a set of cells needs, fetched in one transaction.
+
+    `shared` has the messages that were made already, where values may share them: the tuples of one page of a listing,
+    which differ in a few messages of thousands.
+    """
 
     found: Found
     logs: Mapping[int, Sequence[Entry]] = field(default_factory=dict)
+    shared: dict[int, BaseMessage] | None = None
 
 
-def pull_cells_gen(ctx: Context, found: Found, cells: Iterable[Cell]) -> Program[Pulled]:
-    """Fetch what cells need. Messages that are remembered are not fetched."""
+def pull_cells_gen(ctx: Context, found: Found, cells: Iterable[Cell], *, share: bool = False) -> Program[Pulled]:
+    """Fetch what cells need. Messages that are remembered are not fetched. `share`: see `Pulled.shared`."""
     lengths: dict[int, int] = {}
     blobs: set[int] = set()
     elements: set[int] = set()
@@ -43,7 +48,7 @@ def pull_cells_gen(ctx: Context, found: Found, cells: Iterable[Cell]) -> Program
         elements.update(entry for entry in entries[: lengths[log]] if isinstance(entry, int))
     blobs |= elements - ctx.caches.lean.get_many(elements).keys()
     yield from pull_gen(found, blobs)
-    return Pulled(found=found, logs=logs)
+    return Pulled(found=found, logs=logs, shared={} if share else None)
 
 
 def is_array(tag: str, pieces: Sequence[bytes]) -> bool:
@@ -64,34 +69,43 @@ def value_of(ctx: Context, pulled: Pulled, cell: Cell, *, remember: bool = False
     match cell:
         case Inline(tag=tag, pieces=pieces, refs=refs):
             if refs and ctx.serde.lean and is_array(tag, pieces):
-                return _elements(ctx, pulled.found, refs)[0]
+                return _elements(ctx, pulled, refs)[0]
             return ctx.serde.load(tag, pulled.found.fill(pieces, refs))
         case InBlob(blob=blob):
             return ctx.serde.load(*pulled.found.full(blob))
         case InLog(log=log, length=length, snapshot=snapshot):
             entries = pulled.logs[log][:length]
-            items, forms = _elements(ctx, pulled.found, entries)
+            items, forms = _elements(ctx, pulled, entries)
             if remember:
                 marks = [form or mark_of(item) for item, form in zip(items, forms, strict=True)]
                 ctx.caches.lists.put(log, ListState(entries=entries, objects=items[:], marks=marks))
             return _DeltaSnapshot(items) if snapshot else items
 
 
-def _elements(ctx: Context, found: Found, entries: Sequence[Entry]) -> tuple[list[object], list[Lean | None]]:
-    """The elements of a list, each made anew, and the stored form of those that are lean messages."""
+def _elements(ctx: Context, pulled: Pulled, entries: Sequence[Entry]) -> tuple[list[object], list[Lean | None]]:
+    """The elements of a list, each made anew unless it may be shared, and the stored form of those that are lean."""
     known: Mapping[int, Lean] = {}
-    built: dict[int, BaseMessage] = {}
+    made: dict[int, BaseMessage] = {} if pulled.shared is None else pulled.shared
     if ctx.serde.lean:
-        known, built = found.messages([entry for entry in entries if isinstance(entry, int)])
+        new = [entry for entry in entries if isinstance(entry, int) and entry not in made]
+        known, built = pulled.found.messages(new)
+        made.update(built)
+    share = pulled.shared is not None
     items: list[object] = []
     forms: list[Lean | None] = []
     for entry in entries:
         form = None
         if isinstance(entry, bytes):
             items.append(ctx.serde.load(MSGPACK, entry))
+        elif entry in made:
+            items.append(made[entry] if share else made.pop(entry))
+            form = known.get(entry)
         elif (form := known.get(entry)) is not None:
-            items.append(built.pop(entry, None) or thaw(form))
+            message = thaw(form)
+            items.append(message)
+            if share:
+                made[entry] = message
         else:
-            items.append(ctx.serde.load(*found.full(entry)))
+            items.append(ctx.serde.load(*pulled.found.full(entry)))
         forms.append(form)
     return items, forms
