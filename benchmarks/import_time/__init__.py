@@ -1,0 +1,1 @@
+"""How long `import refold` takes, beside `import langchain.agents`."""
