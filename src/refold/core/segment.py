@@ -86,7 +86,7 @@ def state_text(window: Window, facts: Facts, *, budget: int, recall: Recall) -> 
     if newest is not None:
         line = " ".join(text_of(log.messages[newest]).split())
         body.append(
-            f"Current request: the user's message {log.keys[newest]}, which begins {_clip(escape_record(line), 160)!r}"
+            f"Current request: the user's message {_attribute(log.keys[newest])}, which begins {_clip(escape_record(line), 160)!r}"
         )
     left = budget - tokens_of("\n".join(body))
     for title, lines in sections:
@@ -143,7 +143,9 @@ def _quotes(quoted: Sequence[tuple[str, BaseMessage]], budget: int, recall: Reca
         lines += _elsewhere(hidden, recall)
         hidden = []
         text = escape_record(text_of(message))
-        lines.append(f'<user-words id="{key}">\n{text}\n</user-words>' if number in whole else previews[number])
+        lines.append(
+            f'<user-words id="{_attribute(key)}">\n{text}\n</user-words>' if number in whole else previews[number]
+        )
     return [*lines, *_elsewhere(hidden, recall)]
 
 
@@ -151,7 +153,8 @@ def _preview(key: str, text: str, recall: Recall) -> str:
     part = preview(text, budget=_STUB, count=tokens_of).text
     where = recall.path or (f'{recall.log_reader}("{key}")' if recall.log_reader else "")
     return (
-        f'<user-words id="{key}" characters="{len(text)}" shown="preview" whole="{where}">\n'
+        f'<user-words id="{_attribute(key)}" characters="{len(text)}" shown="preview" '
+        f'whole="{_attribute(where)}">\n'
         f"{escape_record(part)}\n</user-words>"
     )
 
@@ -162,7 +165,12 @@ def _elsewhere(keys: Sequence[str], recall: Recall) -> list[str]:
         return []
     where = recall.path or f"{recall.log_reader}, by id"
     count = "1 message" if len(keys) == 1 else f"{len(keys)} messages"
-    return [f"({count} of the user, from {keys[0]} to {keys[-1]}, not shown; whole in {where})"]
+    return [f"({count} of the user, from {_attribute(keys[0])} to {_attribute(keys[-1])}, not shown; whole in {where})"]
+
+
+def _attribute(value: str) -> str:
+    """A value between quotation marks: message ids are anybody's to choose, and must not end them."""
+    return escape_record(" ".join(value.split())).replace('"', "'").replace(">", "&gt;")
 
 
 def _where(recall: Recall) -> str:
