@@ -86,7 +86,8 @@ def state_text(window: Window, facts: Facts, *, budget: int, recall: Recall) -> 
     if newest is not None:
         line = " ".join(text_of(log.messages[newest]).split())
         body.append(
-            f"Current request: the user's message {_attribute(log.keys[newest])}, which begins {_clip(escape_record(line), 160)!r}"
+            f"Current request: the user's message {_attribute(log.keys[newest])}, "
+            f"which begins {_clip(escape_record(line), 160)!r}"
         )
     left = budget - tokens_of("\n".join(body))
     for title, lines in sections:
