@@ -6,6 +6,7 @@ costs O(new messages), and a copy of a message counted before (read back from a 
 meter scaled by a learned factor shares those counts, since what is kept is unscaled.
 """
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -175,10 +176,14 @@ def tokenizer_meter(model_name: str) -> Meter:
     if family not in ("o200k", "cl100k"):
         return EstimatingMeter(family=family)
     try:
-        import bpe_openai  # type: ignore[import-untyped]
+        with warnings.catch_warnings():  # the package reads its data by a function that Python 3.11 deprecates
+            warnings.simplefilter("ignore", DeprecationWarning)
+            import bpe_openai  # type: ignore[import-untyped]
+
+            encoding = bpe_openai.get_encoding(f"{family}_base")
+            encoding.encode_ordinary("")
     except ImportError:
         return EstimatingMeter(family=family)
-    encoding = bpe_openai.get_encoding(f"{family}_base")
     return ExactMeter(family=family, encode=lambda text: len(encoding.encode_ordinary(text)))
 
 

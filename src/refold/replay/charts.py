@@ -47,7 +47,7 @@ class Frame:
             place = round((self.count - 1) * step / 5)
             anchor = "end" if step == 5 else "middle"
             lines.append(f'<text x="{self.x(place)}" y="{self.height - 8}" text-anchor="{anchor}">{place + 1}</text>')
-        lines.append(f'<text x="{_LEFT}" y="{self.height - 8}" text-anchor="end">{escape(label)} </text>')
+        lines.append(f'<text x="{_LEFT - 16}" y="{self.height - 8}" text-anchor="end">{escape(label)}</text>')
         return "".join(lines)
 
 

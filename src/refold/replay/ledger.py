@@ -4,6 +4,7 @@ LangGraph's saver writes the whole state at every superstep and each new message
 of that needs no second database: the size of a message list is the sum of the sizes of its messages.
 """
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -28,16 +29,21 @@ class Ledger:
     checkpoints: int = 0
     whole_copies: int = 0
     _sizes: dict[str, int] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
     _serde: JsonPlusSerializer = field(default_factory=JsonPlusSerializer)
 
     def checkpoint(self, checkpoint: Checkpoint) -> None:
         """A checkpoint is stored, whole."""
-        self.checkpoints += 1
-        self.whole_copies += _FRAME + sum(self._size(value) for value in checkpoint["channel_values"].values())
+        size = _FRAME + sum(self._size(value) for value in checkpoint["channel_values"].values())
+        with self._lock:
+            self.checkpoints += 1
+            self.whole_copies += size
 
     def writes(self, writes: Sequence[tuple[str, Any]]) -> None:
         """Pending writes are stored."""
-        self.whole_copies += sum(_WRITE_FRAME + self._size(value) for _, value in writes)
+        size = sum(_WRITE_FRAME + self._size(value) for _, value in writes)
+        with self._lock:  # LangGraph stores checkpoint and writes from threads of its own
+            self.whole_copies += size
 
     def _size(self, value: object) -> int:
         if isinstance(value, list):

@@ -70,8 +70,8 @@ def _tiles(replay: Replay) -> str:
     saved = 1 - bill.managed / bill.without if bill.without else 0.0
     tiles = [
         (
-            f"{short(replay.peak)} of {short(replay.limit)}",
-            f"largest request; without refold {short(replay.peak_without)}",
+            short(replay.peak),
+            f"tokens, the largest request; limit {short(replay.limit)}, without refold {short(replay.peak_without)}",
         ),
         (f"{saved:.0%}", "less billed" if saved >= 0 else "less billed (negative: more)"),
         (f"{len(replay.breaks)}", f"prefix breaks, {len(replay.unexplained)} without a recorded fold"),

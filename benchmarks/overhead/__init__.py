@@ -1,0 +1,1 @@
+"""What a middleware adds to a model call."""

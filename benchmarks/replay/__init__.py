@@ -1,0 +1,1 @@
+"""Recorded sessions inside a tenth of what they need."""
