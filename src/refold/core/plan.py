@@ -304,7 +304,7 @@ def _span_step(view: View, situation: Situation, low: int, high: int, goal: int)
         if unit.start < low or unit.stop > high:
             continue
         gone = [rows[i] for i in range(unit.start, unit.stop) if i in rows and i not in kept]
-        source += sum(row.tokens for row in gone)
+        source += sum(row.tokens + row.beside for row in gone)
         size += sum(row.size for row in gone)
         stop = unit.stop
         expected = segment_size(situation, source)
@@ -356,7 +356,7 @@ def _merge(view: View, situation: Situation, steps: list[Step]) -> None:
     low, high = old[0][0].start, old[-1][0].stop
     kept = kept_in_span(view, low, high)
     source = sum(tokens for _, tokens in old)
-    source += sum(row.tokens for row in view.rows if low <= row.index < high and row.index not in kept)
+    source += sum(row.tokens + row.beside for row in view.rows if low <= row.index < high and row.index not in kept)
     expected = segment_size(situation, source)
     least = 0 if not _fits(view.total, view.size, situation) else _LEAST_SUMMARY * situation.budget
     if source - expected < max(_WORTH, source // 10, least):

@@ -24,7 +24,8 @@ PINNED_KEY: Final = "refold_pinned"
 
 @dataclass(slots=True)
 class Row:
-    """A log message that stands in the window by itself. `index` is its place in the log; tokens are the model's."""
+    """A log message that stands in the window by itself. `index` is its place in the log; tokens are the model's.
+    `beside` are those of what repair puts next to it: the result that a call lacks goes where the call goes."""
 
     index: int
     key: str
@@ -34,6 +35,7 @@ class Row:
     size: int
     kinds: frozenset[str]
     unit: int | None
+    beside: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,7 +113,7 @@ class View:
         """Account for a span as summarised by a segment of so many tokens."""
         stays = frozenset(kept)
         gone = [row for row in self.rows if start <= row.index < stop and row.index not in stays]
-        self.total += tokens - sum(row.tokens for row in gone)
+        self.total += tokens - sum(row.tokens + row.beside for row in gone)
         self.size += tokens * 4 - sum(row.size for row in gone)
         hidden = {row.index for row in gone}
         self.rows = [row for row in self.rows if row.index not in hidden]
@@ -128,9 +130,13 @@ def open_view(gauge: Gauge, scope: Scope, *, waiting: frozenset[str]) -> View:
     view = View(gauge=gauge, scope=scope, waiting=waiting, base=base, units=units, total=gauge.used, size=gauge.size)
     by_fold = {segment.fold.id: segment for segment in window.segments}
     by_index: dict[int, Row] = {}
+    latest: Row | None = None
     for number, entry in enumerate(window.entries):
         if entry.kind == "segment":
             view.segments.append((by_fold[entry.folds[0]], entry.start, entry.stop, gauge.tokens(number)))
+        elif entry.kind == "repair":
+            if latest is not None:
+                latest.beside += gauge.tokens(number)
         elif entry.kind == "state":
             view.state = gauge.tokens(number)
         elif entry.kind in ("log", "item"):
@@ -140,7 +146,7 @@ def open_view(gauge: Gauge, scope: Scope, *, waiting: frozenset[str]) -> View:
                 known.size += size
                 continue
             acting = window.items.get(entry.start, ())
-            by_index[entry.start] = Row(
+            latest = by_index[entry.start] = Row(
                 index=entry.start,
                 key=window.log.keys[entry.start],
                 original=window.log.messages[entry.start],
