@@ -15,6 +15,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langsmith import tracing_context
 
+from refold.agent.window import WindowMiddleware
 from refold.core.canonical import Json
 from refold.core.messages import content_hash
 from refold.errors import ReplayMismatchError
@@ -48,7 +49,7 @@ def play(
     Raises `ReplayMismatchError` when the run does not go on as recorded, and whatever the middleware raises.
     """
     model = RecordedModel.playing(tape, scale=scale, limit=limit, model_name=model_name)
-    own = {tool.name for each in middleware for tool in each.tools}
+    own = {tool.name for each in middleware if isinstance(each, WindowMiddleware) for tool in each.tools}
     agent = create_agent(
         model,
         [recorded_tool(schema) for schema in tape.transcript.tools if schema.name not in own],
