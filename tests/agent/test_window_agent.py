@@ -161,7 +161,7 @@ class TestStructuredOutput:
     @BOTH
     def test_by_a_tool(self, is_async: bool) -> None:
         """Summaries are asked without the forced output tool; the answer is parsed as ever."""
-        model, worker = worker_model(12)
+        model, worker = worker_model(18)
         worker.answer = AIMessage(  # type: ignore[assignment]
             "", tool_calls=[{"id": "r", "name": "Report", "args": {"title": "done", "findings": ["a"]}}]
         )
@@ -173,7 +173,7 @@ class TestStructuredOutput:
 
     def test_by_the_provider(self) -> None:
         """The provider's own structured output, with folds on the way."""
-        model, worker = worker_model(12)
+        model, worker = worker_model(18)
         worker.answer = '{"title": "done", "findings": []}'
         graph = agent(model, response_format=ProviderStrategy(Report))
         assert go(graph, start())["structured_response"] == Report(title="done", findings=[])
@@ -218,7 +218,7 @@ class TestOtherMiddleware:
     @pytest.mark.parametrize("order", [0, 1])
     def test_retry(self, order: int) -> None:
         """Retries around or inside the window cost no second summary of a span."""
-        worker = Worker(rounds=12)
+        worker = Worker(rounds=18)
         failures = iter([False, True] * 200)
 
         def flaky(messages: Sequence[BaseMessage]) -> Any:
@@ -235,7 +235,7 @@ class TestOtherMiddleware:
     def test_todos_stand_in_the_window_after_they_were_folded(self) -> None:
         """Fault 41, 39: the todo list is carried as data, whatever became of the call that wrote it."""
         todos = [{"content": f"step {n} of the plan", "status": "completed" if n < 3 else "pending"} for n in range(5)]
-        worker = Worker(rounds=14)
+        worker = Worker(rounds=18)
 
         def script(messages: Sequence[BaseMessage]) -> Any:
             if not is_summary_request(messages) and worker.calls == 0:
@@ -276,7 +276,7 @@ class TestOtherMiddleware:
 
     def test_a_nested_agent_has_its_own_window(self) -> None:
         """Fault 177: folds do not pass from parent to child or between siblings, and both fit."""
-        inner_model, inner_worker = worker_model(10)
+        inner_model, inner_worker = worker_model(16)
         inner = create_agent(inner_model, TOOLS, middleware=[window()])
 
         from langchain_core.tools import tool
