@@ -29,7 +29,7 @@ from refold.replay.measure import Request, Scale
 from refold.replay.run import play
 from refold.replay.tape import Tape, playable
 
-JOINED = ("airline", "-ko", "mcp-zh")
+JOINED = ("airline", "mcp-zh")
 POLICIES: Mapping[str, Policy] = {
     "default": Policy(),
     "soft off": Policy(soft=0.8),

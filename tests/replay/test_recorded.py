@@ -12,19 +12,20 @@ from refold.replay.result import Replay
 from refold.replay.tape import playable
 from refold.replay.transcript import Transcript
 
-SESSIONS = [
-    "claude-code-771.jsonl",
-    "codex-rollout-581.jsonl",
-    "gemini-cli.json",
-    "langgraph-thread-en.json",
-    "langgraph-thread-zh.json",
-    "openai-messages-airline.json",
-    "openai-messages-ko.jsonl",
-    "openai-messages-mcp-zh.json",
-    "openai-messages-zh-images.json",
-    "swe-agent-marshmallow.traj",
+SESSIONS: list[tuple[str, int | None]] = [
+    ("claude-code-771.jsonl", 0),
+    ("codex-rollout-581.jsonl", 0),
+    ("gemini-cli.json", 0),
+    ("langgraph-thread-en.json", 0),
+    ("langgraph-thread-zh.json", 0),
+    ("openai-messages-airline.json", None),
+    # one at a time: the tools of all dialogues together would fill the window before the first message
+    *(("openai-messages-ko.jsonl", number) for number in range(6)),
+    ("openai-messages-mcp-zh.json", None),
+    ("openai-messages-zh-images.json", 0),
+    ("swe-agent-marshmallow.traj", 0),
 ]
-JOINED = {"openai-messages-airline.json", "openai-messages-ko.jsonl", "openai-messages-mcp-zh.json"}
+"""Files, and which dialogue of each; None joins all of them."""
 LEAST = 8_000
 
 
@@ -36,13 +37,14 @@ def peak_of(transcript: Transcript) -> int:
     return system + sum(tokens for _, tokens in parts)
 
 
-@pytest.fixture(scope="module", params=SESSIONS)
+@pytest.fixture(scope="module", params=SESSIONS, ids=lambda session: f"{session[0]}#{session[1]}")
 def result(request: pytest.FixtureRequest, sessions_dir: Path) -> Replay:
     """A session, replayed once for all the claims about it."""
-    path = sessions_dir / request.param
+    name, index = request.param
+    path = sessions_dir / name
     if not path.exists():
-        pytest.skip(f"no {request.param} here")
-    transcript = read_transcript(path, join=request.param in JOINED)
+        pytest.skip(f"no {name} here")
+    transcript = read_transcript(path, join=index is None, index=index or 0)
     return replay(transcript, policy=Policy(), limit=max(LEAST, peak_of(transcript) // 10))
 
 
