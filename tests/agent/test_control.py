@@ -7,6 +7,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from refold.agent.control import ControlMiddleware, reduce_pins
 from refold.agent.window import WindowMiddleware
+from refold.core.estimate import estimate_text
 from refold.core.messages import text_of
 from refold.core.policy import Policy
 from refold.files import MemoryFiles
@@ -42,7 +43,8 @@ def agent_of(steps: list[AIMessage | str], *, limit: int = 20_000) -> tuple[obje
 class TestCompactionIsAskedFor:
     def test_the_call_after_the_tool_folds_and_the_request_is_gone(self) -> None:
         """Fault 199: the request is deferred to the next call, made once, and says what is known."""
-        steps: list[AIMessage | str] = [called("look", n, n=n) for n in range(36)]
+        rounds = int(0.46 * 19_000 / (estimate_text(look.invoke({"n": 1})) + 60))  # under `soft`, over the least
+        steps: list[AIMessage | str] = [called("look", n, n=n) for n in range(rounds)]
         steps += [called("compact_conversation", 1, focus="the findings"), "done", "and again"]
         agent, model = agent_of(steps)
         state = agent.invoke({"messages": [HumanMessage("collect")]}, CONFIG)  # type: ignore[attr-defined]

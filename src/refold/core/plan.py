@@ -88,8 +88,8 @@ class Situation:
     """What the planner is told besides the window.
 
     `budget` is in tokens. `idle` are the seconds since the last call, None when unknown. `summaries` says whether a
-    summary may be made now (`refold.core.progress`), `force` asks for a pass whatever the zone, `deny` names kinds and
-    log keys that failed or were vetoed in this pass, so that a second plan goes another way.
+    summary may be made now (`refold.core.progress`), `force` asks for a summary of all but the kept part, whatever the
+    zone. `deny_kinds` and `deny_keys` name what failed in this pass, so that a second plan goes another way.
     """
 
     budget: int
@@ -125,8 +125,10 @@ def plan(gauge: Gauge, situation: Situation) -> Plan:
         if not _pays(gauge, situation, steps, lapsed=lapsed):
             return nothing
         return _done(view, situation, zone, "cache lapsed" if lapsed else "pays for the rewrite", steps, used)
+    if situation.force:
+        _summarise(view, situation, 0, steps)  # what was asked for: every round before the kept part, in one segment
     _cheap(view, situation, goal, steps)
-    if not view.is_down_to(goal) and situation.summaries:
+    if not view.is_down_to(goal) and situation.summaries and not situation.force:
         _summarise(view, situation, goal, steps)
     if zone == "overflow" or not _fits(view.total, view.size, situation):
         _anywhere(view, situation, steps)

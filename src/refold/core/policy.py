@@ -52,8 +52,6 @@ class Policy:
     """Size of the preview that stands for a large result or human message."""
     clear_keep: int = 3
     """The newest tool results that `clear` leaves (Anthropic's clear_tool_uses keeps 3)."""
-    clear_inputs: bool = False
-    """Whether clearing a result also withholds the arguments of its call."""
     exclude_tools: frozenset[str] = READERS
     """Tools whose results are never previewed or cleared."""
     exclude_args: frozenset[str] = frozenset({"pin"})
