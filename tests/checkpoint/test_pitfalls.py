@@ -510,3 +510,32 @@ class TestRealGraphs:
         assert graph.get_state(at()).values["messages"][0].content == "edited"
         contents = {s.values["messages"][0].content for s in graph.get_state_history(at()) if s.values.get("messages")}
         assert contents == {"edited", "first"}
+
+
+class TestTheCallersObjects:
+    def test_may_change_after_a_put(self, saver: SqliteSaver) -> None:
+        """What is remembered of a checkpoint is a copy: a caller that reuses its dicts does not change what comes
+        next."""
+        made = checkpoint_of({"a": "x" * 100, "b": "y" * 100})
+        metadata: Any = {"source": "loop", "step": 1, "deep": {"n": [1]}}
+        config = saver.put(at(), made, metadata, {"a": 1, "b": 1})
+        made["channel_versions"]["a"] = 2
+        metadata["deep"]["n"].append(2)
+        following = checkpoint_of({"a": "changed " * 20, "b": "y" * 100})
+        following["channel_versions"]["a"] = 2
+        after = saver.put(config, following, {"source": "loop", "step": 2}, {})
+        assert values(saver, after)["a"] == "changed " * 20
+        found = saver.get_tuple(config)
+        assert found is not None
+        assert found.checkpoint["channel_versions"] == {"a": 1, "b": 1}
+        assert found.metadata["deep"] == {"n": [1]}  # type: ignore[typeddict-item]
+
+    def test_what_was_read_may_change(self, saver: SqliteSaver) -> None:
+        """Metadata and versions that a read gave are the reader's own."""
+        config = put(saver, at(), {"a": 1}, 1, deep={"n": [1]})
+        for _ in range(2):
+            found = saver.get_tuple(config)
+            assert found is not None
+            assert found.metadata["deep"] == {"n": [1]}  # type: ignore[typeddict-item]
+            found.metadata["deep"]["n"].append(2)  # type: ignore[typeddict-item]
+            found.checkpoint["channel_versions"]["a"] = 9

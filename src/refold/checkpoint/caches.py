@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeAlias, TypeVar
 
-from refold.checkpoint.header import Header
+from refold.checkpoint.header import Header, Write
 from refold.checkpoint.lean import Lean
 
 K = TypeVar("K", bound=Hashable)
@@ -117,12 +117,22 @@ class Caches:
 
     lean: Lru[int, Lean]
     lists: Lru[int, ListState]
+    headers: Lru[tuple[int, bytes, str], Header] = field(default_factory=lambda: Lru(1024))
+    writes: Lru[tuple[bytes, bytes, str, str], Sequence[Write]] = field(default_factory=lambda: Lru(4096))
     templates: Lru[int, bytes] = field(default_factory=lambda: Lru(4096))
     tips: Lru[tuple[str, str], Tip] = field(default_factory=lambda: Lru(256))
     stored: Lru[bytes, bytes] = field(default_factory=lambda: Lru(4096))
 
     def clear(self) -> None:
-        for cache in (self.lean, self.lists, self.templates, self.tips, self.stored):
+        for cache in (
+            self.lean,
+            self.lists,
+            self.headers,
+            self.writes,
+            self.templates,
+            self.tips,
+            self.stored,
+        ):
             cache.clear()
 
 

@@ -37,7 +37,7 @@ from refold.checkpoint.rows import (
     store_writes_gen,
     writes_of,
 )
-from refold.checkpoint.shape import Shape, is_plain
+from refold.checkpoint.shape import Shape, is_plain, plain_copy
 from refold.checkpoint.spaces import (
     AWAITED,
     LISTED,
@@ -213,11 +213,16 @@ def _draft_put(
             cells[channel] = carried
         elif (trail := _trail(channel, before)) is not None:
             trails[channel] = trail
-    header = Header(
-        ts=checkpoint["ts"], versions=versions, seen=checkpoint["versions_seen"], cells={}, trails=trails,
-        metadata=_storable(ctx, metadata), rest=_storable(ctx, {k: v for k, v in checkpoint.items() if k not in
-        _KNOWN_KEYS}),
-    )  # fmt: skip
+    rest = {key: value for key, value in checkpoint.items() if key not in _KNOWN_KEYS}
+    header = Header(  # copies: the caller may go on with its objects
+        ts=checkpoint["ts"],
+        versions=dict(versions),
+        seen={node: dict(seen) for node, seen in checkpoint["versions_seen"].items()},
+        cells={},
+        trails=trails,
+        metadata=_storable(ctx, metadata),
+        rest=_storable(ctx, rest),
+    )
     run = metadata.get("run_id")
     return PutDraft(
         address=address, parent_id=parent_id, tip=tip, header=header, cells=cells,
@@ -267,7 +272,7 @@ def _draft_cell(ctx: Context, value: object, limit: int) -> CellDraft:
 
 def _storable(ctx: Context, value: Mapping[str, object]) -> Mapping[str, Shape] | Stored:
     if is_plain(value):
-        return cast("Mapping[str, Shape]", value)
+        return cast("Mapping[str, Shape]", plain_copy(value))
     plain = ctx.serde.dump(value)
     return Stored(tag=plain.tag, data=plain.data)
 

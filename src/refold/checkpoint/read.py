@@ -20,7 +20,7 @@ from refold.checkpoint.drafts import Context
 from refold.checkpoint.effects import Select, SelectIn, Transaction
 from refold.checkpoint.header import Cell, Header, Stored, Write, channels_of
 from refold.checkpoint.rows import header_of, read_templates_gen, unpack_task, writes_of
-from refold.checkpoint.shape import Shape
+from refold.checkpoint.shape import Shape, plain_copy
 from refold.checkpoint.spaces import (
     AWAITED,
     Address,
@@ -31,6 +31,7 @@ from refold.checkpoint.spaces import (
     find_head_gen,
     find_space_gen,
     read_row,
+    unpack_id,
 )
 from refold.checkpoint.values import Pulled, pull_cells_gen, value_of
 from refold.core.program import Program
@@ -105,7 +106,7 @@ def _writes_by_checkpoint(
 ) -> Mapping[int, Sequence[TaskWrite]]:
     """Writes by checkpoint, in the order in which a live run applies them."""
     found: dict[int, list[TaskWrite]] = {}
-    for checkpoint, raw_task, template, data in cast("Iterable[tuple[int, bytes, int, bytes]]", rows):
+    for checkpoint, raw_task, template, data, _ in cast("Iterable[tuple[int, bytes, int, bytes, bytes]]", rows):
         task = unpack_task(raw_task)
         items = writes_of(ctx, templates[template], data, ids[checkpoint], task)
         found.setdefault(checkpoint, []).extend(TaskWrite(task=task, write=item) for item in items)
@@ -139,7 +140,8 @@ def tuple_of(ctx: Context, loaded: Loaded, row: CheckpointRow, *, remember: bool
 
 
 def stored_of(ctx: Context, value: Mapping[str, Shape] | Stored) -> object:
-    return ctx.serde.load(value.tag, value.data) if isinstance(value, Stored) else value
+    """Metadata or fields of a checkpoint, made anew each time."""
+    return ctx.serde.load(value.tag, value.data) if isinstance(value, Stored) else plain_copy(value)
 
 
 def _config(thread: str, ns: str, checkpoint_id: str) -> RunnableConfig:
@@ -240,8 +242,7 @@ def _span_writes_gen(
 ) -> Program[Mapping[str, Sequence[TaskWrite]]]:
     wanted = sorted({seq for span in spans.values() for seq in span})
     raw = yield from SelectIn(statement="writes_of", keys=wanted)
-    names = yield from SelectIn(statement="checkpoint_rows", keys=sorted({cast("int", row[0]) for row in raw}))
-    ids = {row.seq: row.checkpoint_id for row in (read_row(name, space) for name in names)}
+    ids = {cast("int", row[0]): unpack_id(cast("bytes", row[4]), wide=space.wide) for row in raw}
     templates = yield from read_templates_gen(ctx, {cast("int", row[2]) for row in raw})
     by_checkpoint = _writes_by_checkpoint(ctx, raw, templates, ids)
     return {

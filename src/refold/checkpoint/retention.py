@@ -390,6 +390,6 @@ def _copy_writes_gen(seqs: Mapping[int, int]) -> Program[None]:
     rows = yield from SelectIn(statement="writes_of", keys=sorted(seqs))
     copies: list[Args] = [
         {"checkpoint": seqs[checkpoint], "task": task, "template": template, "data": data}
-        for checkpoint, task, template, data in cast("list[tuple[int, bytes, int, bytes]]", sorted(rows))
+        for checkpoint, task, template, data, _ in cast("list[tuple[int, bytes, int, bytes, bytes]]", sorted(rows))
     ]
     yield from SelectEach(statement="write_put", rows=copies)

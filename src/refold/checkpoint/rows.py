@@ -88,13 +88,24 @@ def header_of(ctx: Context, row: CheckpointRow, templates: Mapping[int, bytes]) 
     """A row's header. Raises `CorruptionError` for a damaged row."""
     if row.template is None or row.data is None:
         raise CorruptionError(f"checkpoint {row.checkpoint_id} has no content; restore it from a backup")
+    key = (row.template, row.data, row.checkpoint_id)
+    known = ctx.caches.headers.get(key)
+    if known is not None:
+        return known
     plain = open_row(ctx, row.data, checkpoint_key(row.checkpoint_id))
-    return unpack_header(templates[row.template], plain, row.checkpoint_id)
+    header = unpack_header(templates[row.template], plain, row.checkpoint_id)
+    ctx.caches.headers.put(key, header)
+    return header
 
 
 def writes_of(ctx: Context, template: bytes, data: bytes, checkpoint_id: str, task: str) -> Sequence[Write]:
     """A row's writes. Raises `CorruptionError` for a damaged row."""
-    return unpack_writes(template, open_row(ctx, as_bytes(data), write_key(checkpoint_id, task)))
+    key = (template, as_bytes(data), checkpoint_id, task)
+    known = ctx.caches.writes.get(key)
+    if known is None:
+        known = unpack_writes(template, open_row(ctx, key[1], write_key(checkpoint_id, task)))
+        ctx.caches.writes.put(key, known)
+    return known
 
 
 def pack_task(task: str) -> bytes:

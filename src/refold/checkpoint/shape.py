@@ -58,6 +58,15 @@ def is_plain(value: object) -> bool:
     return False
 
 
+def plain_copy(value: object) -> Shape:
+    """A plain value in containers of its own, tuples as the lists that they come back as."""
+    if isinstance(value, dict):
+        return {key: plain_copy(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_copy(item) for item in value]
+    return cast("Shape", value)
+
+
 def split(shape: Shape, *, newest: int) -> tuple[bytes, bytes]:
     """(template, row) of a structure. `newest` is at least every `Version` in it."""
     template, row = bytearray(), bytearray()

@@ -21,12 +21,14 @@ from refold.core.program import Program
 class Pulled:
     """Everything that a set of cells needs, fetched in one transaction.
 
-    `shared` has the messages that were made already, where values may share them: the tuples of one page of a listing,
-    which differ in a few messages of thousands.
+    `known` are the stored forms of messages, as far as they are remembered. `shared` has the messages that were made
+    already, where values may share them: the tuples of one page of a listing, which differ in a few messages of
+    thousands.
     """
 
     found: Found
     logs: Mapping[int, Sequence[Entry]] = field(default_factory=dict)
+    known: dict[int, Lean] = field(default_factory=dict)
     shared: dict[int, BaseMessage] | None = None
 
 
@@ -46,9 +48,10 @@ def pull_cells_gen(ctx: Context, found: Found, cells: Iterable[Cell], *, share: 
     logs = yield from read_logs_gen(ctx, lengths)
     for log, entries in logs.items():
         elements.update(entry for entry in entries[: lengths[log]] if isinstance(entry, int))
-    blobs |= elements - ctx.caches.lean.get_many(elements).keys()
+    known = ctx.caches.lean.get_many(elements)
+    blobs |= elements - known.keys()
     yield from pull_gen(found, blobs)
-    return Pulled(found=found, logs=logs, shared={} if share else None)
+    return Pulled(found=found, logs=logs, known=known, shared={} if share else None)
 
 
 def is_array(tag: str, pieces: Sequence[bytes]) -> bool:
@@ -84,12 +87,14 @@ def value_of(ctx: Context, pulled: Pulled, cell: Cell, *, remember: bool = False
 
 def _elements(ctx: Context, pulled: Pulled, entries: Sequence[Entry]) -> tuple[list[object], list[Lean | None]]:
     """The elements of a list, each made anew unless it may be shared, and the stored form of those that are lean."""
-    known: Mapping[int, Lean] = {}
+    known = pulled.known if ctx.serde.lean else {}
     made: dict[int, BaseMessage] = {} if pulled.shared is None else pulled.shared
     if ctx.serde.lean:
-        new = [entry for entry in entries if isinstance(entry, int) and entry not in made]
-        known, built = pulled.found.messages(new)
-        made.update(built)
+        new = [entry for entry in entries if isinstance(entry, int) and entry not in known and entry not in made]
+        if new:
+            forms_found, built = pulled.found.messages(new)
+            known.update(forms_found)
+            made.update(built)
     share = pulled.shared is not None
     items: list[object] = []
     forms: list[Lean | None] = []

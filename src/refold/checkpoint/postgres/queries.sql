@@ -139,7 +139,8 @@ INSERT INTO refold_task_write (checkpoint, task, template, data) VALUES (:checkp
 ON CONFLICT (checkpoint, task) DO UPDATE SET template = excluded.template, data = excluded.data;
 
 -- name: writes_of
-SELECT checkpoint, task, template, data FROM refold_task_write WHERE checkpoint = ANY(:keys);
+SELECT w.checkpoint, w.task, w.template, w.data, c.id
+FROM refold_task_write w JOIN refold_checkpoint c ON c.seq = w.checkpoint WHERE w.checkpoint = ANY(:keys);
 
 -- name: writes_delete
 DELETE FROM refold_task_write WHERE checkpoint = :checkpoint;
