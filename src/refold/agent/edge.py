@@ -12,7 +12,7 @@ from typing import TypeAlias, cast
 
 from langchain.agents.middleware.types import ExtendedModelResponse, ModelRequest, ModelResponse
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
 from langgraph.errors import GraphBubbleUp
 
 from refold.agent.models import ModelFacts, tool_choice_off
@@ -31,7 +31,9 @@ from refold.core.effects import (
     Room,
     Sleep,
 )
+from refold.core.messages import REFOLD_KEY
 from refold.core.program import Effect
+from refold.core.record import wrap_record
 from refold.errors import ConfigurationError, SummaryError
 from refold.files import Files, aanswer, answer
 
@@ -94,6 +96,7 @@ class Edge:
     learn: Callable[[LearnLimit], Room]
     room: Room
     before_fold: BeforeFold | None = None
+    budget_line: bool = False
 
     def cleared(self) -> dict[str, object]:
         """What of the state was a request to this call, and is answered by it."""
@@ -102,9 +105,9 @@ class Edge:
     def answer(self, effect: Effect[object], handler: Handler) -> object:
         """Answer an effect, blocking."""
         match effect:
-            case CallModel(messages=messages, over=over):
+            case CallModel(messages=messages, over=over, free=free):
                 try:
-                    return handler(self._with(messages))
+                    return handler(self._with(self._budgeted(messages, free)))
                 except Exception as error:  # noqa: BLE001 - refusals are answers, everything else goes on
                     return _refused(error, over=over)
             case AskSummariser():
@@ -131,9 +134,9 @@ class Edge:
     async def aanswer(self, effect: Effect[object], handler: AsyncHandler) -> object:
         """Answer an effect, awaiting."""
         match effect:
-            case CallModel(messages=messages, over=over):
+            case CallModel(messages=messages, over=over, free=free):
                 try:
-                    return await handler(self._with(messages))
+                    return await handler(self._with(self._budgeted(messages, free)))
                 except Exception as error:  # noqa: BLE001 - refusals are answers, everything else goes on
                     return _refused(error, over=over)
             case AskSummariser():
@@ -155,6 +158,14 @@ class Edge:
                 return self._inform(effect)
             case _:
                 return await aanswer(self.files.asynchronous(), effect)
+
+    def _budgeted(self, messages: Sequence[BaseMessage], free: int) -> Sequence[BaseMessage]:
+        """The window, with a last line that says how much is free where that was asked for. It is in no later request,
+        so that everything before it stays a prefix (fault 201)."""
+        if not self.budget_line:
+            return messages
+        text = wrap_record(f"{max(0, free)} tokens of this conversation's window are free.", kind="budget")
+        return [*messages, HumanMessage(text, additional_kwargs={REFOLD_KEY: {"kind": "budget"}})]
 
     def _with(self, messages: Sequence[BaseMessage]) -> Request:
         return self.request.override(messages=cast("list[AnyMessage]", list(messages)))

@@ -87,6 +87,7 @@ class Setup:
         edge = Edge(
             request=request, facts=facts, files=files, models=self.models, telemetry=telemetry, thread=thread,
             learn=learn, before_fold=before_fold, room=room,
+            budget_line=self.policy.budget_line,
         )  # fmt: skip
         return turn, edge
 

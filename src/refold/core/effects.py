@@ -78,6 +78,8 @@ class CallModel(Effect[object | Failure]):
 
     messages: Sequence[BaseMessage]
     over: bool = False
+    free: int = 0
+    """Tokens of the budget that the window leaves free."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -96,6 +96,8 @@ class Policy:
     expected_calls: int = 20
     """Model calls that a fold in the soft zone is expected to pay for."""
 
+    budget_line: bool = False
+    """Whether each request ends with a line that says how many tokens are free."""
     read_page: int = 2000
     """Tokens of one page that a reading tool hands back."""
 

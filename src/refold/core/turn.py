@@ -83,7 +83,8 @@ def model_call_gen(turn: Turn) -> Program[Outcome]:
             ) from refusal
         check_fits(gauge, job, guessed=room.limits.source == "default", vetoed=vetoed)
         check_valid(turn, gauge)
-        answer = yield from CallModel(messages=gauge.window.messages, over=gauge.used > job.budget)
+        free = job.budget - gauge.used
+        answer = yield from CallModel(messages=gauge.window.messages, over=free < 0, free=free)
         if not isinstance(answer, Failure):
             return Outcome(response=answer, folds=tuple(made), gauge=gauge, room=job.room)
         refusal, overflow = answer.error, answer.overflow or Overflow()
