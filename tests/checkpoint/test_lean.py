@@ -184,3 +184,15 @@ class TestMarksShowEdits:
         """What is no built-in container has no mark."""
         assert copy_plain({"a": [object()]}) is NOT_PLAIN
         assert mark_of_message(ToolMessage("x", tool_call_id="1", artifact=object())) is None
+
+
+class TestSettledMessages:
+    @given(message=messages)
+    def test_what_is_settled_once_stays_so(self, message: BaseMessage) -> None:
+        """A message that was looked at when it was stored is read without looking again, with the same result; another
+        class, other fields or nested objects still take the stock path."""
+        data = SERDE.dumps_typed(message)[1]
+        found, trusted = lean_of(data), lean_of(data, settled=True)
+        if found is not None:
+            assert trusted is not None
+            assert everything(thaw(trusted[0])) == everything(thaw(found[0]))

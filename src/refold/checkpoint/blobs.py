@@ -10,11 +10,12 @@ from refold.checkpoint.drafts import Context, Draft, every_draft
 from refold.checkpoint.effects import Args, Row, SelectEach, SelectIn, as_bytes
 from refold.checkpoint.lean import Lean, build, lean_of
 from refold.checkpoint.records import MSGPACK_LEAF, TEMPLATE_TAG, Record, unpack_record
-from refold.checkpoint.seal import CODEC_MASK, COMPOSITE, PACKED, TEMPLATE, ZSTD_1
+from refold.checkpoint.seal import CODEC_MASK, COMPOSITE, PACKED, SETTLED, TEMPLATE, ZSTD_1
 from refold.checkpoint.varint import get_uint, put_uint
 from refold.core.program import Program
 from refold.errors import CorruptionError
 
+_SHORT = frozenset({ZSTD_1, ZSTD_1 | SETTLED})
 _RANGE = 256  # blobs in one range
 _DENSE = 2  # at most this many rows are read for each that is wanted
 
@@ -133,7 +134,7 @@ class Found:
             if blob in known or blob in fresh:
                 continue
             codec, _, data = rows.get(blob) or self._row(blob)
-            if codec == ZSTD_1 and data is not None:
+            if codec in _SHORT and data is not None:
                 try:
                     plain = read(data)
                 except zstandard.ZstdError:
@@ -142,10 +143,12 @@ class Found:
                 continue
             else:
                 plain = self._plain(blob)
-            if plain[0:1] == MSGPACK_LEAF and (found := lean_of(plain, 1)) is not None:
-                form, fields = found
-                fresh[blob] = form
-                built[blob] = build(form.cls, fields)
+            if plain and plain[0] == MSGPACK_LEAF:
+                found = lean_of(plain, 1, settled=codec & SETTLED != 0)
+                if found is not None:
+                    form, fields = found
+                    fresh[blob] = form
+                    built[blob] = build(form.cls, fields)
         self._ctx.caches.lean.put_many(fresh)
         return (known | fresh if fresh else known), built
 

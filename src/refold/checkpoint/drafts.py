@@ -4,9 +4,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from refold.checkpoint.caches import Caches
+from refold.checkpoint.lean import lean_of
 from refold.checkpoint.records import Record, pack_record
-from refold.checkpoint.seal import COMPOSITE, Sealer
-from refold.checkpoint.serde import Plain, Serde
+from refold.checkpoint.seal import COMPOSITE, SETTLED, Sealer
+from refold.checkpoint.serde import MSGPACK, Plain, Serde
 
 _SMALL_FOR_BASE = 1500  # bytes: a larger value compresses well without a base
 
@@ -40,7 +41,10 @@ class Draft:
         """Codec and data of a leaf."""
         if self.sealed is None:
             plain = pack_record(Record(tag=self.tag, pieces=self.pieces))
-            self.sealed = sealer.seal(plain, base=None if self.base is None else self.base.data)
+            codec, data = sealer.seal(plain, base=None if self.base is None else self.base.data)
+            if self.tag == MSGPACK and lean_of(self.data) is not None:
+                codec |= SETTLED
+            self.sealed = codec, data
         return self.sealed
 
     def seal_composite(self, sealer: Sealer, refs: Sequence[int]) -> tuple[int, bytes]:

@@ -65,9 +65,9 @@ class _NotLeanError(Exception):
     """A nested object: the stock path knows what to do with it."""
 
 
-def lean_of(data: bytes, at: int = 0) -> tuple[Lean, Fields] | None:
+def lean_of(data: bytes, at: int = 0, *, settled: bool = False) -> tuple[Lean, Fields] | None:
     """The message in serialized bytes (from a position on) with its fields, or None where only the stock path is sure
-    to be right."""
+    to be right. `settled`: the values were looked at when the message was stored."""
     head = _HEADERS.get(data[at : at + 1])
     if head is None or not data.endswith(_SUFFIX):
         return None
@@ -81,7 +81,7 @@ def lean_of(data: bytes, at: int = 0) -> tuple[Lean, Fields] | None:
                 fields = ormsgpack.unpackb(fields_bytes, ext_hook=_nested, option=_OPTIONS)
             except (_NotLeanError, ValueError):
                 return None
-            if type(fields) is dict and tuple(fields) == names and _is_settled(cls, fields):
+            if type(fields) is dict and tuple(fields) == names and (settled or _is_settled(cls, fields)):
                 return Lean(cls, fields_bytes), fields
             return None
     return None
@@ -121,8 +121,10 @@ def cost(lean: Lean) -> int:
 
 
 def copy_plain(value: object) -> object:
-    """A value of exact built-in types with containers of its own, or `NOT_PLAIN`."""
+    """A value of exact built-in types in containers of its own, for comparing only, or `NOT_PLAIN`."""
     kind = type(value)
+    if kind in (dict, list) and not value:  # one for all marks: less memory to go through when they are compared
+        return _NO_ITEMS[kind]
     if kind is dict:
         copied: dict[object, object] = {}
         for key, item in cast("dict[object, object]", value).items():
@@ -155,6 +157,7 @@ def same(left: object, right: object) -> bool:
 
 _SCALARS = frozenset({str, int, float, bool, type(None), bytes})
 _NOT_PLAIN = object()
+_NO_ITEMS: Mapping[type, object] = {dict: {}, list: []}
 NOT_PLAIN: Final = _NOT_PLAIN
 
 

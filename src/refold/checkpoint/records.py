@@ -23,8 +23,8 @@ _TAGS = ("", "msgpack", "null", "bytes", "bytearray", "json", "pickle", TEMPLATE
 _TAG_BYTES: Mapping[str, int] = {tag: number for number, tag in enumerate(_TAGS) if tag}
 
 
-MSGPACK_LEAF: Final = bytes([_TAG_BYTES["msgpack"]])
-"""What the plain bytes of a leaf begin with when LangGraph's serializer made msgpack of it."""
+MSGPACK_LEAF: Final = _TAG_BYTES["msgpack"]
+"""The first of the plain bytes of a leaf when LangGraph's serializer made msgpack of it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -15,7 +15,8 @@ Codecs (the low four bits of the `codec` column):
 
 Bit 16: the plain bytes are pieces and references (see `records`). Bit 32: encrypted, the cipher's
 name first, and the hash is keyed; of a packed blob it says only the latter. Bit 64: a
-template of rows, which compaction leaves alone. The four magic bytes that every zstd frame begins with are not stored.
+template of rows, which compaction leaves alone. Bit 128: a message that needs no validation when it is read (see
+`lean`). The four magic bytes that every zstd frame begins with are not stored.
 """
 
 import hashlib
@@ -35,6 +36,7 @@ CODEC_MASK: Final = 15
 COMPOSITE: Final = 16
 ENCRYPTED: Final = 32
 TEMPLATE: Final = 64
+SETTLED: Final = 128
 
 _MAGIC = b"\x28\xb5\x2f\xfd"
 _LEVEL = 6  # bodies: 35 us a message, 6 % smaller than level 3; level 9 saves 1 % more and takes twice as long
