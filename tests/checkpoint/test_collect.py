@@ -285,7 +285,7 @@ DAMAGE = {
     "blob data": "UPDATE refold_blob SET data = CAST(substr(data, 1, 5) || x'ffff' || substr(data, 8) AS BLOB) "
     "WHERE length(data) > 200",
     "blob hash": "UPDATE refold_blob SET hash = randomblob(16) "
-    "WHERE id = (SELECT max(id) FROM refold_blob WHERE codec = 1)",
+    "WHERE id = (SELECT max(id) FROM refold_blob WHERE (codec & 15) = 1)",
     "blob gone": "DELETE FROM refold_blob WHERE id = (SELECT min(id) FROM refold_blob)",
     "checkpoint row": "UPDATE refold_checkpoint SET data = CAST(data || x'00' AS BLOB)",
     "checkpoint text": "UPDATE refold_checkpoint SET data = 'text'",
