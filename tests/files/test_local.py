@@ -1,7 +1,9 @@
 """The directory jail: nothing gets out, nothing is half-written."""
 
+import contextlib
 import errno
 import os
+import shutil
 import signal
 import socket
 import stat
@@ -116,11 +118,18 @@ class TestLinksAreNotFollowed:
         stop = threading.Event()
 
         def swap_back_and_forth() -> None:
+            folder, aside = files.root / "d", files.root / "e"
             while not stop.is_set():
-                os.rename(files.root / "d", files.root / "e")
-                os.symlink(outside, files.root / "d")
-                os.unlink(files.root / "d")
-                os.rename(files.root / "e", files.root / "d")
+                os.rename(folder, aside)
+                # A write may make the folder anew in any gap: then there is no link, and its folder gives way.
+                with contextlib.suppress(FileExistsError):
+                    os.symlink(outside, folder)
+                    os.unlink(folder)
+                while aside.exists():
+                    try:
+                        os.rename(aside, folder)
+                    except OSError:
+                        shutil.rmtree(folder, ignore_errors=True)
 
         attacker = threading.Thread(target=swap_back_and_forth)
         attacker.start()

@@ -29,6 +29,7 @@ class Host:
 
     learned: LearnedLimits = field(default_factory=LearnedLimits)
     meters: dict[Family, Meter] = field(default_factory=dict)
+    bounds: dict[Family, Meter] = field(default_factory=dict)
     gauges: "OrderedDict[str, tuple[Gauge, float]]" = field(default_factory=OrderedDict)
     occupancy: "OrderedDict[str, tuple[int, int]]" = field(default_factory=OrderedDict)
     formats: list[tuple[object, tuple[Mapping[str, object], ...]]] = field(default_factory=list)
@@ -80,6 +81,13 @@ class Host:
             if family not in self.meters:
                 self.meters[family] = EstimatingMeter(family=family)
             return self.meters[family]
+
+    def bound(self, family: Family) -> Meter:
+        """The meter that gives upper bounds for a family, for requests that must not be over a limit."""
+        with self.lock:
+            if family not in self.bounds:
+                self.bounds[family] = EstimatingMeter(family=family, upper_bound=True)
+            return self.bounds[family]
 
 
 def schema_tools(response_format: object) -> tuple[Mapping[str, object], ...]:

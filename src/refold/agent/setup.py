@@ -19,7 +19,7 @@ from refold.core.canonical import Json
 from refold.core.compact import Compaction, Summariser
 from refold.core.effects import LearnLimit, Room
 from refold.core.limits import Budget, counts_output_of, resolve_limits
-from refold.core.meter import Count, EstimatingMeter, Meter
+from refold.core.meter import Count, Meter
 from refold.core.passes import Scope
 from refold.core.policy import Policy
 from refold.core.segment import Facts
@@ -52,7 +52,7 @@ class Setup:
     models: Models
     meter: Meter | None
     host: Host
-    binding: Binding | None
+    binding: Binding
 
     def open(
         self, request: Request, *, files: Files, telemetry: Telemetry, before_fold: BeforeFold | None, now: float
@@ -65,7 +65,7 @@ class Setup:
         room = self.room(facts)
         thread = thread_name(get_config(), request.messages)
         previous, at = self.host.take(thread)
-        binding = (self.binding or Binding()).bound(tool_names(request.tools))
+        binding = self.binding.bound(tool_names(request.tools))
         turn = Turn(
             messages=request.messages,
             folds=cast("Sequence[Mapping[str, Json]]", request.state.get("folds") or ()),
@@ -94,13 +94,12 @@ class Setup:
     @property
     def file_reader(self) -> str | None:
         """The tool that reads stored files."""
-        return (self.binding or Binding()).file_reader
+        return self.binding.file_reader
 
     @property
     def reader(self) -> str | None:
         """The tool that reads back what a note stands for."""
-        binding = self.binding or Binding()
-        return binding.log_reader or binding.file_reader
+        return self.binding.log_reader or self.binding.file_reader
 
     def room(self, facts: ModelFacts) -> Room:
         """What is known of what a request to a model may take."""
@@ -147,7 +146,7 @@ class Setup:
         return Summariser(
             live=self.models.summary is None,
             limit=self._request_limit(writer),
-            meter=EstimatingMeter(family=writer.family, upper_bound=True),
+            meter=self.host.bound(writer.family),
             fallback_limit=fallback,
         )
 

@@ -102,7 +102,9 @@ class WindowMiddleware(AgentMiddleware[WindowState, None, object]):
         self._clock = clock
         self._telemetry = open_telemetry()
         self._models = Models(summary=summary_model, fallback=fallback_model)
-        self.setup = Setup(policy=policy or Policy(), models=self._models, meter=meter, host=Host(), binding=binding)
+        self.setup = Setup(
+            policy=policy or Policy(), models=self._models, meter=meter, host=Host(), binding=binding or Binding()
+        )
         page = self.setup.policy.read_page
         recall = () if binding is not None else (
             read_history_tool(self._files, page=page), search_history_tool(self._files, page=page),

@@ -23,7 +23,7 @@ from refold.checkpoint.effects import Args, Barrier, Select, SelectEach, SelectI
 from refold.checkpoint.header import Cell, InBlob, Inline, InLog, id_time
 from refold.checkpoint.logs import read_logs_gen
 from refold.checkpoint.meta import read_meta_gen
-from refold.checkpoint.rows import header_of, read_templates_gen, unpack_task, writes_of
+from refold.checkpoint.rows import header_of, read_templates_gen, unpack_task, write_page_gen, writes_of
 from refold.checkpoint.seal import CODEC_MASK, COMPOSITE, PACKED
 from refold.checkpoint.spaces import DELETED, CheckpointRow, unpack_id
 from refold.core.program import Program
@@ -158,15 +158,10 @@ def _wide_gen() -> Program[frozenset[int]]:
 def _mark_writes_gen(ctx: Context, marks: Marks) -> Program[None]:
     wide = yield from _wide_gen()
     after = 0
-    while True:
-        bound = one((yield from Select(statement="write_upto", args={"after": after, "count": _PAGE})))
-        if bound is None or bound[0] is None:
-            return
-        upto = cast("int", bound[0])
-        rows = yield from Select(statement="write_scan", args={"after": after, "upto": upto})
-        after = upto
-        templates = yield from read_templates_gen(ctx, {cast("int", row[2]) for row in rows})
-        for _, task, template, data, raw, space in cast("list[tuple[int, bytes, int, bytes, bytes, int]]", rows):
+    while (page := (yield from write_page_gen(after, _PAGE))) is not None:
+        after, rows = page
+        templates = yield from read_templates_gen(ctx, {row[2] for row in rows})
+        for _, task, template, data, raw, space in rows:
             checkpoint_id = unpack_id(raw, wide=space in wide)
             marks.blobs.add(template)
             for write in writes_of(ctx, templates[template], data, checkpoint_id, unpack_task(task)):

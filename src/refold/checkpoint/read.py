@@ -71,7 +71,8 @@ def get_tuple_gen(ctx: Context, config: RunnableConfig) -> Program[CheckpointTup
     return found if address.checkpoint_id is None else found._replace(config=config)
 
 
-def _load_one_gen(ctx: Context, address: Address) -> Program[Loaded | None]:
+def _find_gen(address: Address) -> Program[tuple[Space, CheckpointRow] | None]:
+    """The checkpoint that an address names, or the head of its space."""
     space = yield from find_space_gen(address.thread, address.ns)
     if space is None:
         return None
@@ -79,9 +80,14 @@ def _load_one_gen(ctx: Context, address: Address) -> Program[Loaded | None]:
         row = yield from find_head_gen(space)
     else:
         row = yield from find_checkpoint_gen(space, address.checkpoint_id)
-    if row is None or row.state == AWAITED:
+    return None if row is None else (space, row)
+
+
+def _load_one_gen(ctx: Context, address: Address) -> Program[Loaded | None]:
+    found = yield from _find_gen(address)
+    if found is None or found[1].state == AWAITED:
         return None
-    return (yield from load_gen(ctx, address.thread, address.ns, [row]))
+    return (yield from load_gen(ctx, address.thread, address.ns, [found[1]]))
 
 
 def load_gen(
@@ -185,15 +191,10 @@ class _Walk:
 
 
 def _walk_gen(ctx: Context, address: Address, channels: Sequence[str]) -> Program[_Walk | None]:
-    space = yield from find_space_gen(address.thread, address.ns)
-    if space is None:
+    found = yield from _find_gen(address)
+    if found is None:
         return None
-    if address.checkpoint_id is None:
-        row = yield from find_head_gen(space)
-    else:
-        row = yield from find_checkpoint_gen(space, address.checkpoint_id)
-    if row is None:
-        return None
+    space, row = found
     seeds_at, spans = yield from find_seeds_gen(ctx, row.seq, channels)
     seeds = yield from _seed_cells_gen(ctx, space, seeds_at)
     writes = yield from _span_writes_gen(ctx, space, spans)

@@ -1,10 +1,11 @@
 """The `data` columns of checkpoints and writes: sealed rows, and their templates as blobs."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias, cast
 
 from refold.checkpoint.blobs import Found, pull_gen, store_gen
 from refold.checkpoint.drafts import Context, Draft, draft_of
-from refold.checkpoint.effects import as_bytes
+from refold.checkpoint.effects import Select, as_bytes, one
 from refold.checkpoint.header import (
     Header,
     Write,
@@ -65,6 +66,21 @@ def _store_template_gen(ctx: Context, template: bytes) -> Program[int]:
     ids = yield from store_gen(ctx, [draft])
     ctx.caches.stored.put(draft.name, draft.name)
     return ids[draft.name]
+
+
+StoredWrite: TypeAlias = tuple[int, bytes, int, bytes, bytes, int]
+"""A row of task writes: checkpoint, task id, template, data, checkpoint id, space."""
+
+
+def write_page_gen(after: int, count: int) -> Program[tuple[int, Sequence[StoredWrite]] | None]:
+    """The task writes of the next checkpoints after one, about `count` of them and whole checkpoints, and the last
+    checkpoint of the page; None at the end."""
+    bound = one((yield from Select(statement="write_upto", args={"after": after, "count": count})))
+    if bound is None or bound[0] is None:
+        return None
+    upto = cast("int", bound[0])
+    rows = yield from Select(statement="write_scan", args={"after": after, "upto": upto})
+    return upto, cast("list[StoredWrite]", rows)
 
 
 def read_templates_gen(ctx: Context, templates: Iterable[int]) -> Program[Mapping[int, bytes]]:

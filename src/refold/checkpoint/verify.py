@@ -10,7 +10,7 @@ from refold.checkpoint.drafts import Context
 from refold.checkpoint.effects import Select, SelectIn, Transaction, as_bytes, one
 from refold.checkpoint.header import Cell, InLog, Write, blobs_of
 from refold.checkpoint.logs import unpack_segment
-from refold.checkpoint.rows import header_of, read_templates_gen, unpack_task, writes_of
+from refold.checkpoint.rows import header_of, read_templates_gen, unpack_task, write_page_gen, writes_of
 from refold.checkpoint.seal import ENCRYPTED
 from refold.checkpoint.spaces import AWAITED, CheckpointRow, Space, unpack_id
 from refold.core.program import Program
@@ -165,14 +165,9 @@ def _check_cell(findings: _Findings, cell: Cell, place: str) -> None:
 
 def _verify_writes_gen(ctx: Context, findings: _Findings, ids: Mapping[int, str]) -> Program[None]:
     after = 0
-    while True:
-        bound = one((yield from Select(statement="write_upto", args={"after": after, "count": _PAGE})))
-        if bound is None or bound[0] is None:
-            return
-        upto = cast("int", bound[0])
-        rows = yield from Select(statement="write_scan", args={"after": after, "upto": upto})
-        after = upto
-        for checkpoint, raw_task, template, data, *_ in cast("list[tuple[int, bytes, int, bytes, bytes, int]]", rows):
+    while (page := (yield from write_page_gen(after, _PAGE))) is not None:
+        after, rows = page
+        for checkpoint, raw_task, template, data, *_ in rows:
             findings.writes += 1
             task = unpack_task(raw_task)
             place = f"writes of task {task} at checkpoint {ids.get(checkpoint)}"

@@ -48,6 +48,11 @@ class Artifact:
         return digest(self.data)
 
 
+def text_artifact(path: str, text: str) -> Artifact:
+    """A text as an artifact. Half characters, which JSON can bring in, are kept."""
+    return Artifact(path=path, data=text.encode("utf-8", "surrogatepass"))
+
+
 def result_path(thread: str, call_id: str, text: str) -> str:
     """Where a large tool result is stored."""
     return f"/results/{safe_name(thread)}/{safe_name(call_id)}-{digest(text)[:_SHORT]}"

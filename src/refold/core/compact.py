@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 
 from langchain_core.messages import BaseMessage
 
-from refold.core.artifacts import Artifact, history_path, media_artifact
+from refold.core.artifacts import Artifact, history_path, media_artifact, text_artifact
 from refold.core.canonical import Json, derived_id
 from refold.core.effects import ConfirmFolds, ReadFile, Report, WriteFile
-from refold.core.folds import Fold, FoldKind, make_fold
+from refold.core.folds import SPAN_KINDS, Fold, FoldKind, make_fold
 from refold.core.gauge import Gauge, measure
 from refold.core.history import render_history
 from refold.core.limits import Budget
@@ -125,13 +125,13 @@ def compact_gen(job: Compaction, gauge: Gauge) -> Program[Pass]:
         reason=planned.reason,
         before=gauge.used,
     )
-    current = gauge
+    folds, current = list[Fold](), gauge
     for _ in range(_MOST_PLANS):
         before = len(made.folds)
         denied = (len(made.deny_kinds), len(made.deny_keys))
         yield from _carry_out_gen(job, current, planned, made)
         if len(made.folds) > before:
-            current = _remeasured(gauge, _with_state(job, gauge, made))
+            folds, current = _with_state(job, gauge, made)
         if denied == (len(made.deny_kinds), len(made.deny_keys)) and zone_of(current, situation) != "overflow":
             break
         if not job.force and zone_of(current, replace(situation, overflow=False)) in ("under", "soft"):
@@ -143,16 +143,15 @@ def compact_gen(job: Compaction, gauge: Gauge) -> Program[Pass]:
         planned = plan(current, situation)
         if not planned.steps:
             break
-    return (yield from _finish_gen(job, gauge, made))
+    return (yield from _finish_gen(gauge, made, folds, current))
 
 
-def _finish_gen(job: Compaction, gauge: Gauge, made: _Made) -> Program[Pass]:
-    """Add STATE, fill in the real numbers, ask the hook, and measure the window that results."""
-    made.folds = _with_state(job, gauge, made)
-    if not made.folds:
+def _finish_gen(gauge: Gauge, made: _Made, folds: Sequence[Fold], result: Gauge) -> Program[Pass]:
+    """Fill in the real numbers of a pass's folds and `result`, the window with them; ask the hook, measure what is
+    left."""
+    if not folds:
         return Pass(gauge=gauge, folds=())
-    result = _remeasured(gauge, made.folds)
-    final = [replace(fold, after=result.used).to_json() for fold in made.folds]
+    final = [replace(fold, after=result.used).to_json() for fold in folds]
     proposed = [fold for fold in final if fold["kind"] != "strike"]
     if proposed:
         answer = yield from ConfirmFolds(folds=proposed, before=made.before, after=result.used, reason=made.reason)
@@ -166,21 +165,21 @@ def _finish_gen(job: Compaction, gauge: Gauge, made: _Made) -> Program[Pass]:
             "kinds": [str(fold["kind"]) for fold in final],
         },
     )  # fmt: skip
-    return Pass(gauge=result, folds=tuple(final), vetoed=len(final) < len(made.folds))
+    return Pass(gauge=result, folds=tuple(final), vetoed=len(final) < len(folds))
 
 
-def _with_state(job: Compaction, gauge: Gauge, made: _Made) -> list[Fold]:
-    """The folds of a pass with the STATE that goes with its summaries; without it where it alone would not fit."""
-    if not any(fold.kind in ("summary", "merge") for fold in made.folds):
-        return made.folds
+def _with_state(job: Compaction, gauge: Gauge, made: _Made) -> tuple[list[Fold], Gauge]:
+    """The folds of a pass with the STATE that goes with its summaries, and the window with them; without STATE where it
+    alone would not fit."""
     bare = _remeasured(gauge, made.folds)
+    if not any(fold.kind in SPAN_KINDS for fold in made.folds):
+        return list(made.folds), bare
     text = state_text(
         bare.window, job.facts, budget=round(job.policy.state_share * job.budget), recall=_recall(job, None)
     )
     folds = [*made.folds, _fold(gauge, made, "state", {"text": text})]
-    if bare.used <= job.budget < _remeasured(gauge, folds).used:
-        return made.folds
-    return folds
+    full = _remeasured(gauge, folds)
+    return (list(made.folds), bare) if bare.used <= job.budget < full.used else (folds, full)
 
 
 def _confirmed(made: Sequence[Mapping[str, Json]], answer: Sequence[Mapping[str, Json]]) -> list[Mapping[str, Json]]:
@@ -195,7 +194,7 @@ def _confirmed(made: Sequence[Mapping[str, Json]], answer: Sequence[Mapping[str,
             f"before_fold returned the folds {sorted(foreign)}, which were not proposed: return some of those "
             "that were, with the text of summaries changed at most"
         )
-    spans = any(str(fold["id"]) in kept for fold in made if fold["kind"] in ("summary", "merge"))
+    spans = any(str(fold["id"]) in kept for fold in made if fold["kind"] in SPAN_KINDS)
     return [
         _amended(fold, kept.get(str(fold["id"]), fold))
         for fold in made
@@ -257,7 +256,7 @@ def _span_gen(job: Compaction, gauge: Gauge, step: SummaryStep, made: _Made, *, 
     span = _source(job, gauge, step)
     path = yield from _archive_gen(job, gauge, step, made)
     if path is None and job.scope.log_reader is None:
-        made.deny_kinds |= {"summary", "merge"}
+        made.deny_kinds |= SPAN_KINDS
         return
     try:
         summary = yield from summary_gen(_summary_job(job, gauge, step, span, must_fit=must_fit))
@@ -274,7 +273,7 @@ def _span_gen(job: Compaction, gauge: Gauge, step: SummaryStep, made: _Made, *, 
     if tokens_of(str(data["text"])) * gauge.scale >= step.source:
         if summary.route != "floor":
             _strike(gauge, made, step, "the segment is not shorter than what it stands for")
-        made.deny_kinds |= {"summary", "merge"}
+        made.deny_kinds |= SPAN_KINDS
         return
     made.folds.append(_fold(gauge, made, step.kind, data))
 
@@ -282,9 +281,7 @@ def _span_gen(job: Compaction, gauge: Gauge, step: SummaryStep, made: _Made, *, 
 def _source(job: Compaction, gauge: Gauge, step: SummaryStep) -> list[BaseMessage]:
     """What is summarised: the originals; for a merge whose originals do not fit one request, the segments that it
     stands for and what is shown between them: originals merged again and again would cost the square of the thread."""
-    kept = frozenset(step.kept)
-    messages = gauge.window.log.messages
-    originals = [messages[index] for index in range(step.start, step.stop) if index not in kept]
+    originals = _originals(gauge, step)
     room = job.summariser.limit // 2
     if not step.merged or sum(job.summariser.meter.count(message).tokens for message in originals) <= room:
         return originals
@@ -293,8 +290,14 @@ def _source(job: Compaction, gauge: Gauge, step: SummaryStep) -> list[BaseMessag
         for entry in gauge.window.entries
         if entry.kind in ("segment", "log", "item")
         and step.start <= entry.start < step.stop
-        and entry.start not in kept
+        and entry.start not in step.kept
     ]
+
+
+def _originals(gauge: Gauge, step: SummaryStep) -> list[BaseMessage]:
+    """The log messages that a step takes out of the window."""
+    kept = frozenset(step.kept)
+    return [gauge.window.log.messages[index] for index in range(step.start, step.stop) if index not in kept]
 
 
 def _audited(gauge: Gauge, step: SummaryStep, span: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
@@ -302,9 +305,7 @@ def _audited(gauge: Gauge, step: SummaryStep, span: Sequence[BaseMessage]) -> Se
     since constraints are believed from the user only, never from a record."""
     if not step.merged:
         return span
-    kept = frozenset(step.kept)
-    messages = gauge.window.log.messages
-    words = [messages[i] for i in range(step.start, step.stop) if i not in kept and role_of(messages[i]) == "human"]
+    words = [message for message in _originals(gauge, step) if role_of(message) == "human"]
     return [*words, *(message for message in span if role_of(message) != "human" or is_record(message))]
 
 
@@ -352,13 +353,12 @@ def _archive_gen(job: Compaction, gauge: Gauge, step: SummaryStep, made: _Made) 
     if job.scope.file_reader is None or not made.storage:
         return None
     log = gauge.window.log
-    sequence = sum(1 for fold in gauge.window.folds if fold.kind in ("summary", "merge"))
+    sequence = sum(1 for fold in gauge.window.folds if fold.kind in SPAN_KINDS)
     path = history_path(job.scope.thread, sequence, step.span.digest)
     span = log.messages[step.start : step.stop]
     text = render_history(span, thread=job.scope.thread, seq=sequence)
     media = [media_artifact(b.media) for message in span for b in blocks_of(message) if b.media is not None]
-    archive = Artifact(path=path, data=text.encode("utf-8", "surrogatepass"))
-    failed = yield from store_gen((*(one for one in media if one is not None), archive))
+    failed = yield from store_gen((*(one for one in media if one is not None), text_artifact(path, text)))
     if failed is None:
         return path
     made.storage = False
@@ -372,7 +372,6 @@ def _summary_job(
     target = segment_tokens(job, step)
     fits = gauge.used + gauge.fixed + target + _SUMMARY_ROOM <= job.room.limit
     live = job.summariser.live and fits and not must_fit and not step.merged
-    meter = job.summariser.meter
     return SummaryJob(
         span_digest=step.span.digest,
         span=span,
@@ -385,7 +384,7 @@ def _summary_job(
         backoff=job.policy.summary_backoff,
         timeout=job.policy.summary_timeout,
         focus=job.focus,
-        count=lambda text: meter.count_text(text),
+        count=job.summariser.meter.count_text,
     )
 
 
@@ -394,7 +393,7 @@ def _recall(job: Compaction, path: str | None) -> Recall:
 
 
 def _strike(gauge: Gauge, made: _Made, step: SummaryStep, error: str) -> None:
-    made.deny_kinds |= {"summary", "merge"}
+    made.deny_kinds |= SPAN_KINDS
     made.folds.append(_fold(gauge, made, "strike", {"span": step.span.digest, "error": error[:300]}))
 
 

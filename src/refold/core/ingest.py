@@ -10,14 +10,13 @@ from typing import Final
 
 from langchain_core.messages import BaseMessage, ToolMessage
 
-from refold.core.artifacts import Artifact, result_path
-from refold.core.canonical import Json
+from refold.core.artifacts import result_path
 from refold.core.compact import store_gen
 from refold.core.effects import Report
 from refold.core.messages import REFOLD_KEY
 from refold.core.passes import Scope
 from refold.core.passes.base import own_text, tokens_of
-from refold.core.passes.result import is_movable, previewed, with_text
+from refold.core.passes.result import is_movable, moved_text, previewed, with_text
 from refold.core.program import Program
 
 INGESTED: Final = "ingested"
@@ -42,16 +41,13 @@ def ingest_gen(job: Ingestion) -> Program[BaseMessage]:
     if tokens <= max(job.threshold, scope.policy.preview):
         return message
     path = result_path(scope.thread, message.tool_call_id, text)
-    artifact = Artifact(path=path, data=text.encode("utf-8", "surrogatepass"))
-    failed = yield from store_gen((artifact,))
+    moved = moved_text(path, text, tokens, scope)
+    failed = yield from store_gen(moved.artifacts)
     if failed is not None:
         yield from Report(event="artifact_failed", data={"path": path, "error": repr(failed)[:300]})
         return message
-    data: dict[str, Json] = {
-        "path": path, "reader": scope.file_reader, "budget": scope.policy.preview, "characters": len(text),
-        "tokens": tokens,
-    }  # fmt: skip
-    stub = with_text(message, previewed("result", text, data))
-    marked = {**stub.additional_kwargs, REFOLD_KEY: {"kind": INGESTED, "digest": artifact.digest, **data}}
+    stub = with_text(message, previewed("result", text, moved.data))
+    record = {"kind": INGESTED, "digest": moved.artifacts[0].digest, **moved.data}
+    marked = {**stub.additional_kwargs, REFOLD_KEY: record}
     yield from Report(event="ingested", data={"path": path, "tokens": tokens})
     return stub.model_copy(update={"additional_kwargs": marked})

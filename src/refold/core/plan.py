@@ -46,7 +46,7 @@ class SummaryStep:
     """Show the log messages `[start, stop)`, but for `kept`, as one segment.
 
     `source` are the tokens that it replaces, `expected` those it is expected to take. A `merge` stands for the
-    segments of the folds in `merged` and what lies between them. With `floor`, no model is asked when it fails.
+    segments of the folds in `merged` and what lies between them.
     """
 
     span: Span

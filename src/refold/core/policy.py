@@ -11,6 +11,9 @@ from refold.errors import ConfigurationError
 READERS = frozenset({"read_file", "read_history", "search_history", "grep", "glob", "ls", "context_usage"})
 """Tools whose results are never offloaded: they read what was offloaded, or answer in one line (faults 99, 101)."""
 
+FOLDABLE = frozenset({"args", "media", "result", "clear", "human", "summary", "merge"})
+"""The fold kinds that a policy may allow."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
@@ -58,7 +61,7 @@ class Policy:
     """Tools whose arguments are never withheld: a pinned note stands in its call until STATE shows it."""
     media_keep: int = 2
     """The newest messages with media that keep it in view."""
-    kinds: frozenset[str] = frozenset({"args", "media", "result", "clear", "human", "summary", "merge"})
+    kinds: frozenset[str] = FOLDABLE
     """The fold kinds that may be used."""
 
     # summaries
@@ -131,8 +134,6 @@ class Policy:
         if unknown := self.kinds - FOLDABLE:
             raise ConfigurationError(f"policy kinds has unknown {sorted(unknown)}; known are {sorted(FOLDABLE)}")
 
-
-FOLDABLE = frozenset({"args", "media", "result", "clear", "human", "summary", "merge"})
 
 _FRACTIONS = (
     "soft", "trigger", "target", "keep", "min_gain", "summary_share", "quote_share", "facts_share", "state_share",

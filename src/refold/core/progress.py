@@ -4,11 +4,11 @@ A summary is allowed once per `summary_spacing` of new tokens; after `strikes` f
 pause for as long. Both give way when the request does not fit otherwise.
 """
 
-from refold.core.folds import Fold
+from refold.core.folds import SPAN_KINDS, Fold
 from refold.core.gauge import Gauge
 from refold.core.policy import Policy
 
-_ATTEMPTS = frozenset({"summary", "merge", "strike"})
+_ATTEMPTS = SPAN_KINDS | {"strike"}
 
 
 def summaries_allowed(gauge: Gauge, policy: Policy, *, budget: int) -> bool:
@@ -31,7 +31,7 @@ def strikes_in_a_row(folds: tuple[Fold, ...]) -> int:
     for fold in reversed(folds):
         if fold.kind == "strike":
             strikes += 1
-        elif fold.kind in ("summary", "merge"):
+        elif fold.kind in SPAN_KINDS:
             break
     return strikes
 

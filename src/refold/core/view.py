@@ -4,13 +4,12 @@ A `View` starts as the measured window and is changed by planned steps, so that 
 without any of them being carried out.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from langchain_core.messages import BaseMessage
 
-from refold.core.folds import Item
 from refold.core.gauge import Gauge
 from refold.core.log import Log
 from refold.core.messages import blocks_of, role_of
@@ -77,9 +76,6 @@ class View:
     def is_down_to(self, goal: int) -> bool:
         """Whether tokens, and bytes where they matter, are down to the goal."""
         return self.total <= goal and (self.size_goal is None or self.size <= self.size_goal)
-
-    def row_at(self, index: int) -> Row | None:
-        return next((row for row in self.rows if row.index == index), None)
 
     def candidate(self, row: Row, kind: str, *, scope: Scope | None = None) -> Candidate | None:
         """How a row could be folded by a kind, when that saves anything."""
@@ -206,9 +202,3 @@ def has_inline_media(message: BaseMessage) -> bool:
     if isinstance(message.content, str):
         return False
     return any(block.media is not None and block.media.data is not None for block in blocks_of(message))
-
-
-def to_items(view: View, candidates: Sequence[Candidate]) -> tuple[Item, ...]:
-    """The fold items of candidates."""
-    log = view.gauge.window.log
-    return tuple(Item(anchor=log.anchor(c.row.index), data=c.proposal.data) for c in candidates)

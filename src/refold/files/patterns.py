@@ -8,6 +8,7 @@ Patterns come from models, so no regular expression is made of them: a segment o
 pattern of m in O(n·m), and segments against segments in the same way.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -110,42 +111,31 @@ def _first_group(pattern: str) -> tuple[int, int, list[str]] | None:
 
 
 def _match_segments(pattern: tuple[str, ...], segments: tuple[str, ...]) -> bool:
-    """Two-pointer match: on failure, the latest `**` takes one segment more."""
-    at = where = 0
-    star = -1
-    resume = 0
-    while where < len(segments):
-        if at < len(pattern) and pattern[at] == "**":
-            star, resume = at, where
-            at += 1
-        elif at < len(pattern) and match_segment(pattern[at], segments[where]):
-            at, where = at + 1, where + 1
-        elif star >= 0:
-            resume += 1
-            at, where = star + 1, resume
-        else:
-            return False
-    return all(part == "**" for part in pattern[at:])
+    return _match(pattern, segments, wildcard="**", one=match_segment)
 
 
 def match_segment(pattern: str, name: str) -> bool:
     """Whether one name matches one segment pattern."""
-    tokens = _tokens(pattern)
+    return _match(_tokens(pattern), name, wildcard="*", one=_match_character)
+
+
+def _match(pattern: Sequence[str], items: Sequence[str], *, wildcard: str, one: Callable[[str, str], bool]) -> bool:
+    """Two-pointer match of items against parts: on failure, the latest wildcard takes one item more."""
     at = where = 0
     star = -1
     resume = 0
-    while where < len(name):
-        if at < len(tokens) and tokens[at] == "*":
+    while where < len(items):
+        if at < len(pattern) and pattern[at] == wildcard:
             star, resume = at, where
             at += 1
-        elif at < len(tokens) and _match_character(tokens[at], name[where]):
+        elif at < len(pattern) and one(pattern[at], items[where]):
             at, where = at + 1, where + 1
         elif star >= 0:
             resume += 1
             at, where = star + 1, resume
         else:
             return False
-    return all(token == "*" for token in tokens[at:])
+    return all(part == wildcard for part in pattern[at:])
 
 
 @lru_cache(maxsize=2_048)  # a pure cache: the same segment patterns meet every name of a listing

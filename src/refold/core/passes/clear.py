@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from langchain_core.messages import BaseMessage, ToolMessage
 
-from refold.core.artifacts import Artifact, result_path
+from refold.core.artifacts import result_path, text_artifact
 from refold.core.canonical import Json
 from refold.core.messages import content_hash
 from refold.core.passes.base import Proposal, Scope, mark, own_text, tokens_of
@@ -24,7 +24,7 @@ def propose(message: BaseMessage, key: str, scope: Scope) -> Proposal | None:
         data={
             "path": path, "reader": scope.file_reader, "characters": len(text), "hash": content_hash(message)[:12],
         },
-        artifacts=(Artifact(path=path, data=text.encode("utf-8", "surrogatepass")),),
+        artifacts=(text_artifact(path, text),),
     )  # fmt: skip
 
 

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 from langchain_core.messages import BaseMessage
 
-from refold.core.artifacts import Artifact, input_path
+from refold.core.artifacts import input_path
 from refold.core.canonical import Json
 from refold.core.messages import is_record, role_of
 from refold.core.passes.base import Proposal, Scope, own_text, tokens_of
-from refold.core.passes.result import previewed, with_text
+from refold.core.passes.result import moved_text, previewed, with_text
 
 
 def propose(message: BaseMessage, key: str, scope: Scope) -> Proposal | None:
@@ -20,13 +20,7 @@ def propose(message: BaseMessage, key: str, scope: Scope) -> Proposal | None:
     if tokens < max(scope.policy.human_min, 2 * scope.policy.preview):
         return None
     path = input_path(scope.thread, key, text)
-    return Proposal(
-        data={
-            "path": path, "reader": scope.file_reader, "budget": scope.policy.preview, "characters": len(text),
-            "tokens": tokens,
-        },
-        artifacts=(Artifact(path=path, data=text.encode("utf-8", "surrogatepass")),),
-    )  # fmt: skip
+    return moved_text(path, text, tokens, scope)
 
 
 def show(message: BaseMessage, data: Mapping[str, Json]) -> BaseMessage:

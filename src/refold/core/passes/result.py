@@ -5,7 +5,7 @@ from typing import cast
 
 from langchain_core.messages import BaseMessage, ToolMessage
 
-from refold.core.artifacts import Artifact, result_path
+from refold.core.artifacts import result_path, text_artifact
 from refold.core.canonical import Json
 from refold.core.messages import REFOLD_KEY, with_content
 from refold.core.passes.base import Proposal, Scope, beside_text, mark, own_text, tokens_of
@@ -22,12 +22,17 @@ def propose(message: BaseMessage, key: str, scope: Scope) -> Proposal | None:
     if tokens < max(scope.policy.result_min, 2 * scope.policy.preview):
         return None
     path = result_path(scope.thread, message.tool_call_id or key, text)
+    return moved_text(path, text, tokens, scope)
+
+
+def moved_text(path: str, text: str, tokens: int, scope: Scope) -> Proposal:
+    """A text that is stored under a path and shown as `previewed`."""
     return Proposal(
         data={
             "path": path, "reader": scope.file_reader, "budget": scope.policy.preview, "characters": len(text),
             "tokens": tokens,
         },
-        artifacts=(Artifact(path=path, data=text.encode("utf-8", "surrogatepass")),),
+        artifacts=(text_artifact(path, text),),
     )  # fmt: skip
 
 
