@@ -1,7 +1,7 @@
 """Secrets never leave: known shapes and named values are replaced, everything else stays."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
@@ -85,6 +85,7 @@ class TestSecretsAreReplaced:
             "".join
         )
     )
+    @example("AIzaAbCd1234EfGh5678IjKlMnOp9012QrSt345sk-proj-AbCd1234EfGh5678IjKlMnOp9012QrSt3456UvWx")
     def test_redacting_twice_changes_nothing(self, text: str) -> None:
         """What replaces a secret is no secret."""
         once = redact(text)

@@ -33,7 +33,7 @@ _PATTERNS: Final[tuple[tuple[str, re.Pattern[str]], ...]] = tuple(
         ("JWT", r"\beyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{4,}"),
         ("API key", r"\bsk-(?:ant-|proj-|svcacct-|admin-|or-v1-|lf-)?[A-Za-z0-9_-]{20,}"),
         ("API key", r"\b(?:sk|rk|pk)_(?:live|test)_[A-Za-z0-9]{16,}"),
-        ("API key", r"\bAIza[\w-]{35}"),
+        ("API key", r"\bAIza[\w-]{35,}"),  # what is glued to a key goes with it: nothing behind a key may look new
         ("API key", r"\b(?:gsk_|xai-|tvly-|pplx-|r8_|hf_|nvapi-|lsv2_(?:pt|sk)_|sgp_|dapi|shpat_|dop_v1_)[\w-]{20,}"),
         ("access token", r"\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|ATATT3[\w=-]{20,})"),
         ("access token", r"\b(?:npm_[A-Za-z0-9]{30,}|pypi-[\w-]{40,}|ya29\.[\w-]{20,}|EAA[A-Za-z0-9]{40,})"),
