@@ -162,7 +162,8 @@ def check_valid(turn: Turn, gauge: Gauge) -> None:
     start = 0
     if turn.previous is not None and window.grown_from is turn.previous.window.entries:
         start = min(turn.previous.window.settled, window.shared)
-    found = violations(window.messages[start:], turn.provider, continues=start > 0)
+    new = [entry.message for entry in window.entries[start:]]
+    found = violations(new, turn.provider, continues=start > 0)
     if not found:
         return
     own = {broken.rule for broken in violations(repair(list(window.log.messages)).messages, turn.provider)}

@@ -110,6 +110,7 @@ _SPELLINGS: Final = (
     # llama.cpp's own endpoint.
     _Spelling(input=_names("tokens_evaluated"), output=_names("tokens_predicted"), cache_read=_names("tokens_cached")),
 )
+_INPUT_WORDS: Final = frozenset(name[0] for words in _SPELLINGS for name in words.input)
 _PLACES: Final = (
     "token_usage",
     "usage",
@@ -151,6 +152,8 @@ def _nested(place: object, *, depth: int) -> Iterator[Mapping[str, object]]:
 
 def _spelling(place: Mapping[str, object]) -> _Spelling | None:
     """Whose words these are; of two spellings with the same word for input, the one whose cache counts are there."""
+    if _INPUT_WORDS.isdisjoint(place):
+        return None
     matching = [words for words in _SPELLINGS if any(name[0] in place for name in words.input)]
     for words in matching:
         if any(_found(place, name) is not None for name in (*words.cache_read, *words.cache_write)):
