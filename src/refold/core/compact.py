@@ -371,7 +371,8 @@ def _summary_job(
 ) -> SummaryJob:
     target = segment_tokens(job, step)
     fits = gauge.used + gauge.fixed + target + _SUMMARY_ROOM <= job.room.limit
-    live = job.summariser.live and fits and not must_fit and not step.merged
+    so_far = step.stop > max((segment.stop for segment in gauge.window.segments), default=0)
+    live = job.summariser.live and fits and not must_fit and so_far
     return SummaryJob(
         span_digest=step.span.digest,
         span=span,

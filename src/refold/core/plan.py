@@ -6,7 +6,7 @@ the request cannot fit at all, any message anywhere may be folded, largest first
 in where no summary can be had. See docs/policy.md for why deep and rare is cheaper than shallow and often.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
@@ -317,12 +317,51 @@ def _span_step(view: View, situation: Situation, low: int, high: int, goal: int)
     least = 0 if press else _LEAST_SUMMARY * situation.budget
     if stop <= low or source - expected < max(_WORTH, source // 10, least):
         return None
+    told_anew = _told_anew(view, situation, low, expected)
+    if told_anew:
+        low = told_anew[0][0].start
+        kept = frozenset(kept_in_span(view, low, stop, press=press))
+        source = _swallow(view, told_anew, low, stop, kept)
+        expected = segment_size(situation, source)
     anchors = view.gauge.window.log.anchors(low, stop)
     inside = tuple(index for index in sorted(kept) if low <= index < stop)
     view.hide(low, stop, inside, expected)
     _expect_state(view, situation)
     return SummaryStep(
-        span=span_of(anchors), start=low, stop=stop, kept=inside, source=source, expected=expected, left=view.total
+        span=span_of(anchors), start=low, stop=stop, kept=inside, source=source, expected=expected, left=view.total,
+        merged=tuple(segment.fold.id for segment, _ in told_anew),
+    )  # fmt: skip
+
+
+def _told_anew(view: View, situation: Situation, low: int, expected: int) -> list[tuple[Segment, int]]:
+    """The segments that a new one over rounds from `low` on should tell anew, since with it they would pass their share:
+    one request then does what a summary and a merge would do in two, and the pass gets as deep as it should.
+
+    Only those on the same side of the newest human message, which no span swallows.
+    """
+    if "merge" not in situation.policy.kinds or "merge" in situation.deny_kinds:
+        return []
+    together = sum(segment[3] for segment in view.segments)
+    if together + expected <= situation.policy.segment_share * situation.budget:
+        return []
+    newest = view.gauge.window.log.newest_human()
+    split = newest is not None and newest < low
+    return [
+        (segment, tokens)
+        for segment, start, _, tokens in view.segments
+        if segment is not None and not (split and start < (newest or 0))
+    ]
+
+
+def _swallow(
+    view: View, old: Sequence[tuple[Segment, int]], low: int, high: int, kept: Collection[int]
+) -> int:
+    """Take segments out of the account that a new one over `[low, high)` stands for. Returns what it replaces."""
+    gone = sum(tokens for _, tokens in old)
+    view.segments = [segment for segment in view.segments if not (low <= segment[1] and segment[2] <= high)]
+    view.total -= gone
+    return gone + sum(
+        row.tokens + row.beside for row in view.rows if low <= row.index < high and row.index not in kept
     )
 
 
@@ -357,14 +396,13 @@ def _merge(view: View, situation: Situation, steps: list[Step]) -> None:
         return
     low, high = old[0][0].start, old[-1][0].stop
     kept = kept_in_span(view, low, high)
-    source = sum(tokens for _, tokens in old)
-    source += sum(row.tokens + row.beside for row in view.rows if low <= row.index < high and row.index not in kept)
+    rows = (row for row in view.rows if low <= row.index < high and row.index not in kept)
+    source = sum(tokens for _, tokens in old) + sum(row.tokens + row.beside for row in rows)
     expected = segment_size(situation, source)
     least = 0 if not _fits(view.total, view.size, situation) else _LEAST_SUMMARY * situation.budget
     if source - expected < max(_WORTH, source // 10, least):
         return
-    view.segments = [segment for segment in view.segments if not (low <= segment[1] and segment[2] <= high)]
-    view.total -= sum(tokens for _, tokens in old)
+    _swallow(view, old, low, high, kept)
     view.hide(low, high, kept, expected)
     _expect_state(view, situation)
     steps.append(
