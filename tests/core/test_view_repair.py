@@ -1,5 +1,6 @@
 """The repaired window of a growing log: made step by step, it is the window made at once."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
@@ -38,3 +39,43 @@ class TestGrowingIsTheSameAsStartingAnew:
         window = grown(history, list(range(len(history))))
         assert window.messages == project(history, []).messages
         assert all_violations(window.messages) == {}
+
+
+def damaged(rounds: int, *, valid: bool) -> list[BaseMessage]:
+    """A call that nobody answers, then so many rounds whose ids all are `call_0`."""
+    call: dict[str, object] = {"type": "tool_call", "id": "call_0", "name": "f", "args": {}}
+    bad = {"type": "invalid_tool_call", "id": "call_0", "name": "f", "args": "{", "error": "cut off"}
+    first = AIMessage("", id="lost", **({"tool_calls": [call]} if valid else {"invalid_tool_calls": [bad]}))
+    history: list[BaseMessage] = [HumanMessage("go", id="u"), first, HumanMessage("and now?", id="v")]
+    for number in range(rounds):
+        history.append(AIMessage("", id=f"a{number}", tool_calls=[call]))  # type: ignore[list-item]
+        history.append(ToolMessage("r", tool_call_id="call_0", id=f"t{number}"))
+    return history
+
+
+class TestAnUnansweredCallIsRepairedOnce:
+    """The rest of the thread is not repaired again at each call because of it."""
+
+    @pytest.mark.parametrize("valid", [True, False], ids=["never answered", "malformed"])
+    def test_what_is_settled_grows_with_the_log(self, valid: bool) -> None:
+        """All but the newest unit is settled, and grown windows are those made anew."""
+        history = damaged(40, valid=valid)
+        window: Window | None = None
+        for size in range(3, len(history) + 1, 2):
+            window = project(history[:size], [], previous=window)
+            assert len(window.entries) - window.settled <= 2
+            assert window.messages == project(history[:size], []).messages
+        assert window is not None
+        assert all_violations(window.messages) == {}
+
+    def test_a_late_answer_still_comes_to_its_call(self) -> None:
+        """The window after it is the window made anew: the answer stands behind its call, the synthetic one is gone."""
+        history = damaged(5, valid=True)
+        history[1] = AIMessage("", id="lost", tool_calls=[{"name": "f", "args": {}, "id": "lost-call"}])
+        before = project(history, [])
+        assert before.entries[2].kind == "repair"
+        late = [*history, ToolMessage("at last", tool_call_id="lost-call", id="late")]
+        after = project(late, [], previous=before)
+        assert after.messages[2].id == "late"
+        assert after.messages == project(late, []).messages
+        assert all_violations(after.messages) == {}

@@ -19,10 +19,10 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from refold.core.canonical import Json
 from refold.core.folds import ITEM_KINDS, SPAN_KINDS, Fold, Item, Unreadable, read_folds
 from refold.core.log import Log, extend_log, read_log
-from refold.core.messages import REFOLD_KEY, role_of
+from refold.core.messages import REFOLD_KEY, answers_of, role_of
 from refold.core.passes import ITEM_PASSES
 from refold.core.repair import START, Front, Repaired, drop_bound_reasoning, repair
-from refold.core.rounds import units_of
+from refold.core.rounds import pair, settled_length
 
 EntryKind: TypeAlias = Literal["log", "item", "segment", "state", "repair"]
 
@@ -77,6 +77,7 @@ class Window:
     _plain: tuple[Entry, ...] = field(repr=False)
     _settled: tuple[int, int] = field(repr=False)
     _front: Front = field(repr=False)
+    _open: frozenset[str] = field(repr=False)
 
     @property
     def messages(self) -> list[BaseMessage]:
@@ -91,7 +92,8 @@ class Window:
 
     @property
     def settled(self) -> int:
-        """Entries before this index form whole, closed units: messages to come cannot change them."""
+        """Entries before this index form whole units: messages to come cannot change them, unless one is the late
+        answer of a call in them."""
         return self._settled[1]
 
     def hidden(self) -> frozenset[int]:
@@ -121,7 +123,7 @@ def project(
         log = extend_log(previous.log, messages)
         if log is None or _revives(previous, log):
             return _walk(log or read_log(messages), folds, previous, grown=False)
-        if list(folds) == previous.raw_folds and not previous.floats:
+        if list(folds) == previous.raw_folds and not previous.floats and not _answers_settled(previous, log):
             return _grow(previous, log)
         return _walk(log, folds, previous, grown=True)
     return _walk(read_log(messages), folds, None, grown=False)
@@ -158,6 +160,15 @@ def _revives(previous: Window, log: Log) -> bool:
     return not named.isdisjoint(new)
 
 
+def _answers_settled(previous: Window, log: Log) -> bool:
+    """Whether a new message answers a call that the window took for one without an answer."""
+    new = log.messages[len(previous.log) :]
+    if not previous._open or not any(call in previous._open for message in new for call in answers_of(message)):
+        return False
+    tail = [entry.message for entry in previous._plain[previous._settled[0] :]]
+    return any(call in previous._open for _, call in pair([*tail, *new]).orphans)
+
+
 def _grow(previous: Window, log: Log) -> Window:
     if log is previous.log:
         return replace(previous, shared=len(previous.entries), grown_from=previous.entries)
@@ -167,7 +178,7 @@ def _grow(previous: Window, log: Log) -> Window:
     )
     plain = previous._plain + new
     settled_plain, settled_out = previous._settled
-    tail, settled, front = _repaired(plain[settled_plain:], previous._front)
+    tail, settled, front, unanswered = _repaired(plain[settled_plain:], previous._front)
     entries = previous.entries[:settled_out] + tail
     return Window(
         log=log,
@@ -183,6 +194,7 @@ def _grow(previous: Window, log: Log) -> Window:
         _plain=plain,
         _settled=(settled_plain + settled[0], settled_out + settled[1]),
         _front=front,
+        _open=previous._open | unanswered,
     )
 
 
@@ -196,7 +208,7 @@ def _walk(log: Log, raw: Sequence[Mapping[str, Json]], previous: Window | None, 
     items, void_items = _items(log, active, known)
     state = _state(log, active, segments)
     plain = tuple(_plain_entries(log, segments, items, state, _reusable(previous, log)))
-    entries, settled, front = _repaired(plain, START)
+    entries, settled, front, unanswered = _repaired(plain, START)
     return Window(
         log=log,
         raw_folds=list(raw),
@@ -211,6 +223,7 @@ def _walk(log: Log, raw: Sequence[Mapping[str, Json]], previous: Window | None, 
         _plain=plain,
         _settled=settled,
         _front=front,
+        _open=unanswered,
     )
 
 
@@ -358,25 +371,24 @@ def _entry(
     return Entry(message=message, kind="item" if acting else "log", start=index, stop=index + 1, folds=ids)
 
 
-def _repaired(plain: tuple[Entry, ...], front: Front) -> tuple[tuple[Entry, ...], tuple[int, int], Front]:
-    """The entries with pairing repaired, how many (plain, repaired) entries no later message can change, and the front
-    that these are for later ones.
+def _repaired(
+    plain: tuple[Entry, ...], front: Front
+) -> tuple[tuple[Entry, ...], tuple[int, int], Front, frozenset[str]]:
+    """The entries with pairing repaired, how many (plain, repaired) entries are settled, the front that these are for
+    later ones, and the ids of the calls without an answer among them.
 
-    A unit with an open call is not settled: its answer may still come.
+    The newest unit is not settled, nor is one whose server tool still runs. One with an unanswered call is: should its
+    answer come after all, the window is walked anew, which costs less than repairing the rest of a thread at each call.
     """
     before = [entry.message for entry in plain]
-    units = units_of(before)
-    settled = 0
-    for unit in units[:-1]:
-        if unit.open:
-            break
-        settled = unit.stop
+    settled = settled_length(before)
     first = repair(before[:settled], front=front)
     rest = repair(before[settled:], front=first.front)
+    unanswered = frozenset(paired.call.id or "" for paired in pair(before[:settled]).unanswered())
     if not first.repairs and not rest.repairs:
-        return plain, (settled, settled), first.front
+        return plain, (settled, settled), first.front, unanswered
     entries = (*_matched(plain[:settled], first), *_matched(plain[settled:], rest))
-    return entries, (settled, len(first.messages)), first.front
+    return entries, (settled, len(first.messages)), first.front, unanswered
 
 
 def _matched(plain: Sequence[Entry], repaired: Repaired) -> tuple[Entry, ...]:

@@ -40,13 +40,14 @@ class Unit:
     """The smallest run of messages that a cut may not split: `[start, stop)`.
 
     A unit with an AI message is a round (or several, when their results are interleaved). `open` says that a call in
-    it has no answer, or a server tool of Anthropic no result yet: what comes later may still belong to it.
+    it has no answer, or a server tool of Anthropic no result yet (`running`): what comes later may still belong to it.
     """
 
     start: int
     stop: int
     has_ai: bool
     open: bool
+    running: bool = False
 
     def __len__(self) -> int:
         return self.stop - self.start
@@ -100,7 +101,6 @@ def units_of(messages: Sequence[BaseMessage]) -> tuple[Unit, ...]:
     spans, running = _server_spans(messages)
     for start, stop in spans:
         reach[start] = max(reach[start], stop)
-    unanswered |= running
     units: list[Unit] = []
     start, far = 0, -1
     for index in range(len(messages)):
@@ -112,11 +112,23 @@ def units_of(messages: Sequence[BaseMessage]) -> tuple[Unit, ...]:
                     start=start,
                     stop=index + 1,
                     has_ai=any(isinstance(messages[i], AIMessage) for i in run),
-                    open=any(i in unanswered for i in run),
+                    open=any(i in unanswered or i in running for i in run),
+                    running=any(i in running for i in run),
                 )
             )
             start = index + 1
     return tuple(units)
+
+
+def settled_length(messages: Sequence[BaseMessage]) -> int:
+    """How many leading messages form whole units that only a late answer to one of their calls can change: all but the
+    newest unit, and those from the first whose server tool still runs."""
+    settled = 0
+    for unit in units_of(messages)[:-1]:
+        if unit.running:
+            break
+        settled = unit.stop
+    return settled
 
 
 def _server_spans(messages: Sequence[BaseMessage]) -> tuple[list[tuple[int, int]], set[int]]:

@@ -161,7 +161,8 @@ def check_valid(turn: Turn, gauge: Gauge) -> None:
     window = gauge.window
     start = 0
     if turn.previous is not None and window.grown_from is turn.previous.window.entries:
-        start = min(turn.previous.window.settled, window.shared)
+        settled = turn.previous.window.settled
+        start = settled if settled <= window.shared else 0  # a late answer changed what was settled
     new = [entry.message for entry in window.entries[start:]]
     found = violations(new, turn.provider, continues=start > 0)
     if not found:

@@ -122,8 +122,9 @@ def repair(
 
         repair([HumanMessage("go"), AIMessage("", tool_calls=[call])]).messages[-1].status  # "error"
 
-    A long history may be repaired piece by piece: cut behind a unit (`units_of`) that neither it nor one before it is
-    `open`, and give the `front` of the first piece to the second. The pieces together are then the view of the whole.
+    A long history may be repaired piece by piece: cut behind a unit (`settled_length`), and give the `front` of the
+    first piece to the second. The pieces together are then the view of the whole, as long as no answer in the second
+    belongs to a call in the first.
     """
     entries, sources, lifted = _split(messages)
     work = _Work(
