@@ -6,17 +6,17 @@ out, the pass is planned again without it, and the reason is recorded; what coul
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 
 from langchain_core.messages import BaseMessage
 
-from refold.core.artifacts import Artifact, history_path, media_artifact, text_artifact
+from refold.core.archive import Archive, archive_gen, store_gen
 from refold.core.canonical import Json, derived_id
-from refold.core.effects import ConfirmFolds, ReadFile, Report, WriteFile
+from refold.core.effects import ConfirmFolds, Report
 from refold.core.folds import SPAN_KINDS, Fold, FoldKind, make_fold
 from refold.core.gauge import Gauge, measure
-from refold.core.history import render_history
 from refold.core.limits import Budget
-from refold.core.messages import blocks_of, is_record, role_of
+from refold.core.messages import is_record, role_of
 from refold.core.meter import Meter
 from refold.core.passes import Scope
 from refold.core.passes.base import tokens_of
@@ -25,6 +25,7 @@ from refold.core.policy import Policy
 from refold.core.program import Program
 from refold.core.progress import summaries_allowed
 from refold.core.project import Window, project
+from refold.core.repair import drop_bound_reasoning
 from refold.core.segment import Facts, Recall, quotable, segment_text, state_text
 from refold.core.summary import Summary, SummaryJob, summary_gen
 from refold.errors import ConfigurationError, FilesError, SummaryError
@@ -238,19 +239,6 @@ def _items_gen(gauge: Gauge, step: ItemStep, made: _Made) -> Program[None]:
         made.folds.append(_fold(gauge, made, step.kind, {"items": entries}))
 
 
-def store_gen(artifacts: Sequence[Artifact]) -> Program[FilesError | None]:
-    """Store artifacts and read each back. Returns the error of the first that is not stored as it should be."""
-    for artifact in artifacts:
-        try:
-            yield from WriteFile(path=artifact.path, data=artifact.data, mode="create")
-            stored = yield from ReadFile(path=artifact.path)
-        except FilesError as error:
-            return error
-        if stored != artifact.data:
-            return FilesError(f"{artifact.path} does not read back as it was written")
-    return None
-
-
 def _span_gen(job: Compaction, gauge: Gauge, step: SummaryStep, made: _Made, *, must_fit: bool) -> Program[None]:
     """Archive a span, have it summarised, and fold it into a segment; or record why that failed."""
     span = _source(job, gauge, step)
@@ -282,8 +270,9 @@ def _source(job: Compaction, gauge: Gauge, step: SummaryStep) -> list[BaseMessag
     """What is summarised: the originals; for a merge whose originals do not fit one request, the segments that it
     stands for and what is shown between them: originals merged again and again would cost the square of the thread."""
     originals = _originals(gauge, step)
+    sizes = accumulate(job.summariser.meter.count(message).tokens for message in originals)
     room = job.summariser.limit // 2
-    if not step.merged or sum(job.summariser.meter.count(message).tokens for message in originals) <= room:
+    if not step.merged or all(size <= room for size in sizes):
         return originals
     return [
         entry.message
@@ -331,7 +320,7 @@ def _segment_data(
         quoted=quotable(log, step.start, step.stop, kept=step.kept),
         quote_budget=quote_budget,
         messages=step.stop - step.start - len(step.kept),
-        recall=_recall(job, path),
+        recall=replace(_recall(job, path), leads_on=bool(step.merged)),
         floor=summary.route == "floor",
     )
     return {
@@ -349,21 +338,32 @@ def _segment_data(
 
 
 def _archive_gen(job: Compaction, gauge: Gauge, step: SummaryStep, made: _Made) -> Program[str | None]:
-    """Store every message of the span, whole, and its inline media. None when that failed; it was reported."""
+    """Store every message of the span. Returns the archive's path; None when that failed, which was reported."""
     if job.scope.file_reader is None or not made.storage:
         return None
-    log = gauge.window.log
-    sequence = sum(1 for fold in gauge.window.folds if fold.kind in SPAN_KINDS)
-    path = history_path(job.scope.thread, sequence, step.span.digest)
-    span = log.messages[step.start : step.stop]
-    text = render_history(span, thread=job.scope.thread, seq=sequence)
-    media = [media_artifact(b.media) for message in span for b in blocks_of(message) if b.media is not None]
-    failed = yield from store_gen((*(one for one in media if one is not None), text_artifact(path, text)))
-    if failed is None:
-        return path
-    made.storage = False
-    yield from Report(event="artifact_failed", data={"path": path, "error": repr(failed)[:300]})
-    return None
+    window = gauge.window
+    archive = Archive(
+        thread=job.scope.thread,
+        sequence=sum(1 for fold in window.folds if fold.kind in SPAN_KINDS),
+        digest=step.span.digest,
+        log=window.log,
+        start=step.start,
+        stop=step.stop,
+        retold=[segment for segment in window.segments if segment.fold.id in step.merged],
+        beside=() if job.scope.log_reader is not None else _unbound(window, step.stop),
+    )
+    try:
+        return (yield from archive_gen(archive))
+    except FilesError as error:
+        made.storage = False
+        yield from Report(event="artifact_failed", data={"span": step.span.digest, "error": repr(error)[:300]})
+        return None
+
+
+def _unbound(window: Window, start: int) -> list[BaseMessage]:
+    """The messages from `start` on that stay, but without the reasoning that is bound to what a span takes away."""
+    rest = window.log.messages[start : window.log.newest_human() or 0]
+    return [message for message in rest if drop_bound_reasoning(message) is not message]
 
 
 def _summary_job(

@@ -1,6 +1,6 @@
 """The archive of a span: every message, verbatim and whole, in Markdown that a reader can page and a program can parse.
 
-    # refold history 1 {"thread": "t1", "sequence": 3, "messages": 2}
+    # refold history 1 {"thread": "t1", "sequence": 3, "messages": 2, "first": "m1", "last": "m2"}
 
     ## 1 human {"id": "m1", "parts": 1}
 
@@ -19,13 +19,19 @@
 Each part stands between fences that are longer than any run of back-ticks in it, so no content can end it early; lines
 end with `\\n` alone, so a `\\r` of the content stays where it is. Headings carry JSON on one line. `parse_history`
 gives back exactly what was written. Inline media is a line with type, size and the path of the artifact that holds the
-bytes. A text may hold lone surrogates (JSON can): encode the archive as UTF-8 with `surrogatepass`.
+bytes.
+
+An archive may begin with lines that say where older messages are, so that no message is archived twice:
+
+    ## earlier {"path": "/history/t1/0002-9f.md", "first": "m0", "last": "m39", "messages": 40, "level": 0}
+
+A text may hold lone surrogates (JSON can): encode the archive as UTF-8 with `surrogatepass`.
 """
 
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final, TypeAlias, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
@@ -44,6 +50,7 @@ _TEXT_KEYS: Final = frozenset({"type", "text", "refusal"})
 _REASONING_KEYS: Final = frozenset(
     {"thinking", "reasoning", "text", "reasoning_content", "summary", "signature", "encrypted_content", "data"}
 )
+_EARLIER: Final = re.compile(r"## earlier (\{.*\})")
 _MESSAGE: Final = re.compile(r"## (\d+) ([a-z]+) (\{.*\})")
 _PART: Final = re.compile(r"### ([a-z_]+) (\{.*\})")
 
@@ -79,10 +86,39 @@ class HistoryEntry:
         return "\n".join(part.text for part in self.parts if part.kind == "text")
 
 
-def render_history(messages: Sequence[BaseMessage], *, thread: str, seq: int) -> str:
-    """The archive of a span of a thread's log, the `seq`-th of the thread. Equal messages give equal text."""
-    title = _json({"thread": thread, "sequence": seq, "messages": len(messages)})
-    sections = [f"{_TITLE} {HISTORY_VERSION} {title}\n"]
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Earlier:
+    """Where older messages of a span are: a file, its first and last message, how many it leads to.
+
+    At level 0 the file holds them; above, it is a list of files of the level below.
+    """
+
+    path: str
+    first: str | None
+    last: str | None
+    messages: int
+    level: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Contents:
+    """What an archive says of itself: how many messages it holds, their ends, and where older ones are."""
+
+    messages: int
+    first: str | None
+    last: str | None
+    earlier: tuple[Earlier, ...]
+
+
+def render_history(messages: Sequence[BaseMessage], *, thread: str, seq: int, earlier: Sequence[Earlier] = ()) -> str:
+    """The archive of a span of a thread's log, the `seq`-th of the thread. Equal messages give equal text.
+
+    `earlier` are the archives of the span's older messages, which are not written again.
+    """
+    ends = (messages[0].id, messages[-1].id) if messages else (None, None)
+    title = {"thread": thread, "sequence": seq, "messages": len(messages), "first": ends[0], "last": ends[1]}
+    sections = [f"{_TITLE} {HISTORY_VERSION} {_json(title)}\n"]
+    sections += [f"## earlier {_json(asdict(one))}\n" for one in earlier]
     for number, message in enumerate(messages, start=1):
         role = "record" if is_record(message) else role_of(message)
         parts = tuple(_parts(message))
@@ -94,7 +130,7 @@ def render_history(messages: Sequence[BaseMessage], *, thread: str, seq: int) ->
 def parse_history(text: str) -> tuple[HistoryEntry, ...]:
     """The messages of an archive. Raises `IntegrityError` for a text that `render_history` did not write whole."""
     lines = text.split("\n")
-    declared = _declared(lines[0])
+    declared = _declared(lines[0])["messages"]
     found: list[tuple[re.Match[str], list[HistoryPart]]] = []
     position = 1
     while position < len(lines):
@@ -105,7 +141,7 @@ def parse_history(text: str) -> tuple[HistoryEntry, ...]:
         elif (heading := _PART.fullmatch(line)) is not None and found:
             body, position = _fenced(lines, position + 1)
             found[-1][1].append(HistoryPart(kind=heading[1], attributes=_attributes(heading[2]), text=body))
-        elif line:
+        elif line and not (_EARLIER.fullmatch(line) and not found):
             raise IntegrityError(
                 f"line {position + 1} of the history is no heading: {line[:80]!r}; it was edited or cut"
             )
@@ -114,6 +150,38 @@ def parse_history(text: str) -> tuple[HistoryEntry, ...]:
     if len(found) != declared:
         raise IntegrityError(f"the history says that it holds {declared} messages, and holds {len(found)}; it was cut")
     return tuple(_entry(heading, parts) for heading, parts in found)
+
+
+def parse_contents(text: str) -> Contents:
+    """What an archive holds, without its messages. Raises `IntegrityError` for what is no archive."""
+    title, *lines = text.split("\n")
+    declared = _declared(title)
+    earlier: list[Earlier] = []
+    for line in lines:
+        found = _EARLIER.fullmatch(line)
+        if found is not None:
+            earlier.append(_earlier(_attributes(found[1])))
+        elif line:
+            break
+    return Contents(
+        messages=cast("int", declared["messages"]),
+        first=_name(declared.get("first")),
+        last=_name(declared.get("last")),
+        earlier=tuple(earlier),
+    )
+
+
+def _earlier(raw: Attributes) -> Earlier:
+    path, messages, level = raw.get("path"), raw.get("messages"), raw.get("level")
+    if not isinstance(path, str) or not isinstance(messages, int) or not isinstance(level, int):
+        raise IntegrityError(f"the history names an earlier one in an unknown way: {raw!r}")
+    return Earlier(
+        path=path, first=_name(raw.get("first")), last=_name(raw.get("last")), messages=messages, level=level
+    )
+
+
+def _name(value: Json) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _heading(message: BaseMessage) -> dict[str, Json]:
@@ -201,7 +269,8 @@ def _json(value: object) -> str:
         return json.dumps(str(value), ensure_ascii=False)
 
 
-def _declared(line: str) -> int:
+def _declared(line: str) -> Attributes:
+    """The attributes of the title; `messages` is a number."""
     match = re.fullmatch(rf"{_TITLE} (\d+) (\{{.*\}})", line)
     if match is None:
         raise IntegrityError(f"this is no refold history: it begins with {line[:80]!r}")
@@ -209,20 +278,19 @@ def _declared(line: str) -> int:
         raise IntegrityError(
             f"the history has format {match[1]}; this refold reads format {HISTORY_VERSION}: upgrade it"
         )
-    count = _attributes(match[2]).get("messages")
-    if not isinstance(count, int):
+    declared = _attributes(match[2])
+    if not isinstance(declared.get("messages"), int):
         raise IntegrityError("the first line of the history does not say how many messages it holds")
-    return count
+    return declared
 
 
 def _entry(heading: re.Match[str], parts: Sequence[HistoryPart]) -> HistoryEntry:
     attributes = _attributes(heading[3])
     if attributes.get("parts") != len(parts):
         raise IntegrityError(f"message {heading[1]} of the history does not hold the parts that it says; it was cut")
-    message_id = attributes.get("id")
     return HistoryEntry(
         number=int(heading[1]),
-        id=message_id if isinstance(message_id, str) else None,
+        id=_name(attributes.get("id")),
         role=heading[2],
         attributes=attributes,
         parts=tuple(parts),

@@ -10,8 +10,8 @@ from typing import Final
 
 from langchain_core.messages import BaseMessage, ToolMessage
 
+from refold.core.archive import store_gen
 from refold.core.artifacts import result_path
-from refold.core.compact import store_gen
 from refold.core.effects import Report
 from refold.core.messages import REFOLD_KEY
 from refold.core.passes import Scope

@@ -334,8 +334,8 @@ def _span_step(view: View, situation: Situation, low: int, high: int, goal: int)
 
 
 def _told_anew(view: View, situation: Situation, low: int, expected: int) -> list[tuple[Segment, int]]:
-    """The segments that a new one over rounds from `low` on should tell anew, since with it they would pass their share:
-    one request then does what a summary and a merge would do in two, and the pass gets as deep as it should.
+    """The segments that a new one, over rounds from `low` on, tells anew: all, when with it they would pass their
+    share. One request then does what a summary and a merge do in two, and the pass gets as deep as it should.
 
     Only those on the same side of the newest human message, which no span swallows.
     """
@@ -353,16 +353,12 @@ def _told_anew(view: View, situation: Situation, low: int, expected: int) -> lis
     ]
 
 
-def _swallow(
-    view: View, old: Sequence[tuple[Segment, int]], low: int, high: int, kept: Collection[int]
-) -> int:
+def _swallow(view: View, old: Sequence[tuple[Segment, int]], low: int, high: int, kept: Collection[int]) -> int:
     """Take segments out of the account that a new one over `[low, high)` stands for. Returns what it replaces."""
     gone = sum(tokens for _, tokens in old)
     view.segments = [segment for segment in view.segments if not (low <= segment[1] and segment[2] <= high)]
     view.total -= gone
-    return gone + sum(
-        row.tokens + row.beside for row in view.rows if low <= row.index < high and row.index not in kept
-    )
+    return gone + sum(row.tokens + row.beside for row in view.rows if low <= row.index < high and row.index not in kept)
 
 
 def _expect_state(view: View, situation: Situation) -> None:

@@ -32,12 +32,16 @@ _PATH_ARGUMENTS = frozenset({"path", "file_path", "filepath", "filename", "file"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recall:
-    """Where originals are: the archive's path, and the tools that are really bound."""
+    """Where originals are: the archive's path, and the tools that are really bound.
+
+    `leads_on` says that the archive begins with a list of older ones.
+    """
 
     path: str | None
     file_reader: str | None
     log_reader: str | None
     search: str | None = None
+    leads_on: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -177,7 +181,8 @@ def _attribute(value: str) -> str:
 def _where(recall: Recall) -> str:
     lines = []
     if recall.path is not None and recall.file_reader is not None:
-        lines.append(f'Every message of this part, whole: {recall.file_reader}("{recall.path}")')
+        older = " (it begins with the paths of the older ones)" if recall.leads_on else ""
+        lines.append(f'Every message of this part, whole: {recall.file_reader}("{recall.path}"){older}')
     if recall.log_reader is not None:
         lines.append(f"Single messages by id: {recall.log_reader}")
     if recall.search is not None:

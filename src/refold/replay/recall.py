@@ -20,7 +20,7 @@ from refold.agent.recall import read_history_gen
 from refold.core.artifacts import media_path
 from refold.core.canonical import digest, digest_of
 from refold.core.facts import FactClass, Presence, extract_facts
-from refold.core.history import HistoryEntry, parse_history
+from refold.core.history import HistoryEntry, parse_contents, parse_history
 from refold.core.messages import blocks_of, calls_of, text_of
 from refold.core.program import run
 from refold.core.project import Window
@@ -124,7 +124,8 @@ def _missing(needed: Sequence[Piece], found: Sequence[Piece]) -> list[Piece]:
 def _read_stored(words: str, files: Files) -> _Stored:
     """Read every file that a window names. A name that nothing answers to is no way back, and left out."""
     stored = _Stored(texts={}, entries={}, named=words)
-    for path in dict.fromkeys(_PATH.findall(words)):
+    paths = list(dict.fromkeys(_PATH.findall(words)))
+    for path in paths:  # grows: an archive may name older ones
         if path.startswith("/media/"):
             continue
         try:
@@ -132,6 +133,7 @@ def _read_stored(words: str, files: Files) -> _Stored:
             if path.startswith("/history/"):
                 stored.entries.update({entry.id: entry for entry in parse_history(text) if entry.id is not None})
                 stored.named += text
+                paths += [one.path for one in parse_contents(text).earlier if one.path not in paths]
             else:
                 stored.texts[path] = text
         except (FilesError, IntegrityError, UnicodeDecodeError):
