@@ -1,10 +1,11 @@
 """Fold passes: the summariser's faults, its limit, strikes, hooks, and what a pass leaves behind."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
+from refold.core.canonical import Json
 from refold.core.effects import AskSummariser
 from refold.core.folds import read_folds
 from refold.core.messages import text_of
@@ -60,6 +61,22 @@ BAD: dict[str, Callable[[AskSummariser], AIMessage]] = {
     "an error text": lambda ask: AIMessage("Error: 500 internal server error"),
     "only a scratchpad": lambda ask: AIMessage("<think>let me think about"),
 }
+
+
+class TestSegmentsAreToldAnew:
+    """Where a new segment would pass the segments' share, it tells the older ones too."""
+
+    def test_one_request_a_pass(self) -> None:
+        """Over many passes each asks the summariser once, in the live prefix, and ends near its target."""
+        log: list[BaseMessage] = [HumanMessage("Do all of it.", id="h0"), *rounds(120)]
+        here, folds = World(limit=3_000, policy=POLICY), list[Mapping[str, Json]]()
+        for stop in range(3, len(log) + 1, 2):
+            folds += here.call(log[:stop], folds).folds
+        merges = [fold for fold in folds if fold["kind"] == "merge"]
+        assert len(merges) > 3
+        assert len({fold["pass"] for fold in folds}) == len(here.summaries)
+        assert {ask.route for ask in here.summaries} == {"live"}
+        assert max(int(str(fold["after"])) for fold in merges) < 0.45 * (3_000 - 200)
 
 
 class TestASummariserThatFails:
