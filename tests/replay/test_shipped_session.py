@@ -4,13 +4,17 @@ import re
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from refold.core.messages import blocks_of, text_of
+from refold.core.policy import Policy
 from refold.replay import Transcript, read_transcript
+from refold.replay.bill import bill
+from refold.replay.managed import replay
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 SESSION = REPOSITORY / "sessions" / "repository-tour.jsonl"
@@ -107,3 +111,17 @@ class TestRecording:
         results = [text_of(m) for m in transcript.messages if isinstance(m, ToolMessage)]
         assert "/repo/src/pack/one.py:9: raise OneError" in results
         assert any("ZeroDivisionError" in result and result.endswith("[exit code 1]") for result in results)
+
+
+class TestFault129:
+    """A price gate is kept only while replayed sessions show that it decides something."""
+
+    def test_the_soft_zone_pays_for_itself(self, shipped: Transcript) -> None:
+        """With the zone where cheap folds are made only if they pay, a part of the session makes no more summaries and
+        costs no more, by two providers' prices, than without it."""
+        part = replace(shipped, messages=shipped.messages[:240])
+        gated, plain = (replay(part, policy=Policy(soft=soft), limit=16_000) for soft in (0.5, 0.8))
+        assert gated.summaries <= plain.summaries
+        for model in ("claude-sonnet-4-5", "gpt-5"):
+            with_gate, without = (bill(one.requests, [], model=model).managed for one in (gated, plain))
+            assert with_gate <= without
