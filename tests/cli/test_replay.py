@@ -69,6 +69,15 @@ class TestReplay:
         assert run(["replay", str(path), "--window", "1k"]) == 3
         assert "limit 1000" in capsys.readouterr().err
 
+    def test_more_dialogues_than_one_are_told(self, session: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        """Without a choice the first is taken, and a note says so; with one there is none."""
+        assert run(["replay", str(session), "--window", "8k", "--json"]) == 0
+        told = capsys.readouterr()
+        assert json.loads(told.out)["messages"] == 4
+        assert "several dialogues" in told.err
+        assert run(["replay", str(session), "--window", "8k", "--json", "--index", "0"]) == 0
+        assert capsys.readouterr().err == ""
+
     def test_both_choices_are_a_mistake(self, session: Path) -> None:
         """Exit 2, as for every option that cannot work."""
         assert run(["replay", str(session), "--join", "--index", "0"]) == 2

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -84,11 +85,22 @@ def _job(
         raise ConfigurationError("--join and --index: the one takes all dialogues, the other one; use one of them")
     settings = load_policy(policy)
     limit = parse_tokens(window) if window is not None else settings.context_limit
-    transcript = read_transcript(session, index=index or 0, join=join)
+    transcript = _only(session) if index is None and not join else read_transcript(session, index=index or 0, join=join)
     if limit is None:
         known = catalogue_limits(model or transcript.model or "")
         limit = known.value.input if known.value is not None else _DEFAULT_WINDOW
     return _Job(transcript=transcript, policy=settings, limit=limit, model=model)
+
+
+def _only(session: Path) -> "Transcript":
+    """The dialogue of a file; of a file with several the first, and a word that there are more."""
+    from refold.replay.importers import read_transcripts
+
+    first, *more = islice(read_transcripts(session), 2)
+    if more:
+        words = "the file holds several dialogues; this is the first. --index N takes another one, --join all of them"
+        Console(stderr=True, soft_wrap=True).print(Text.assemble(("note: ", "bold"), words), highlight=False)
+    return first
 
 
 def _played(job: _Job) -> "Replay":
