@@ -25,6 +25,7 @@ _LEVELS: Mapping[str, int] = {
     "summary_strike": logging.WARNING,
     "artifact_failed": logging.ERROR,
     "fold_ignored": logging.WARNING,
+    "repaired": logging.WARNING,
     "fold_void": logging.WARNING,
 }
 

@@ -6,9 +6,9 @@ the model's answer.
 """
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import ClassVar, cast
+from typing import ClassVar, Final, Literal, TypeAlias, cast
 
 from langchain.agents.middleware.internal_call_transformer import InternalCallTransformer
 from langchain.agents.middleware.types import (
@@ -21,6 +21,7 @@ from langchain.agents.middleware.types import (
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
+from langgraph.config import get_config
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 
@@ -36,17 +37,24 @@ from refold.agent.edge import (
 )
 from refold.agent.host import Host
 from refold.agent.recall import read_history_tool
+from refold.agent.repair import LogRepair
 from refold.agent.search import search_history_tool
 from refold.agent.setup import Binding, Setup
 from refold.agent.state import WindowState
 from refold.agent.telemetry import open_telemetry
+from refold.agent.threads import thread_name
+from refold.core.canonical import Json
 from refold.core.effects import Report
 from refold.core.meter import Meter
 from refold.core.passes.args import has_reference
 from refold.core.policy import Policy
 from refold.core.program import arun, run
 from refold.core.turn import Outcome, Turn, model_call_gen
+from refold.errors import ConfigurationError
 from refold.files import Files, LocalFiles
+
+RepairMode: TypeAlias = Literal["view", "state"]
+"""Where a log whose calls and results do not fit together is mended."""
 
 
 class WindowMiddleware(AgentMiddleware[WindowState, None, object]):
@@ -65,6 +73,9 @@ class WindowMiddleware(AgentMiddleware[WindowState, None, object]):
             its own after the model, which costs a superstep per model call; without it there is none.
         binding: The names of the agent's tools that read files and messages back. Default: `read_history` and
             `search_history`, which this middleware adds. What no bound tool can read back never leaves the window.
+        repair: `view` shows a log whose calls and results do not fit together mended, and leaves it as it is. `state`
+            writes the repair of pairing to the log as well, from a node before the model, which costs a superstep per
+            model call: for those whose other code reads the log.
         name: The middleware's name; LangChain refuses two of the same.
 
     Raises, from the model node: `ContextOverflowError` when no fold can make a request fit, with all numbers.
@@ -73,11 +84,12 @@ class WindowMiddleware(AgentMiddleware[WindowState, None, object]):
     state_schema = WindowState
     transformers: ClassVar[Sequence[type]] = (InternalCallTransformer,)  # type: ignore[misc]
 
-    def __new__(cls, *, after_fold: AfterFold | None = None, **options: object) -> "WindowMiddleware":
-        """LangChain adds a node for a class that defines `after_model`, so only one that needs it does."""
-        return super().__new__(
-            _AnnouncingWindowMiddleware if after_fold is not None and cls is WindowMiddleware else cls
-        )
+    def __new__(
+        cls, *, after_fold: AfterFold | None = None, repair: RepairMode = "view", **options: object
+    ) -> "WindowMiddleware":
+        """LangChain adds a node for a class that defines one of its hooks, so only one that needs it does."""
+        kind = _NODES[after_fold is not None, repair == "state"] if cls is WindowMiddleware else cls
+        return super().__new__(kind)
 
     def __init__(
         self,
@@ -90,13 +102,17 @@ class WindowMiddleware(AgentMiddleware[WindowState, None, object]):
         before_fold: BeforeFold | None = None,
         after_fold: AfterFold | None = None,
         binding: Binding | None = None,
+        repair: RepairMode = "view",
         name: str = "RefoldWindow",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__()
+        if repair not in ("view", "state"):
+            raise ConfigurationError(f"repair={repair!r} is not known: take 'view', or 'state' to mend the log itself")
         self._files = files if files is not None else LocalFiles(".refold")
         self._before_fold = before_fold
         self._after_fold = after_fold
+        self._log_repair = LogRepair()
         self._pending: dict[str, FoldCommitted] = {}
         self._name = name
         self._clock = clock
@@ -179,6 +195,27 @@ class WindowMiddleware(AgentMiddleware[WindowState, None, object]):
         )
 
 
+class _RepairingWindowMiddleware(WindowMiddleware):
+    """Mends the log in a node before the model."""
+
+    def before_model(self, state: WindowState, runtime: Runtime[None]) -> dict[str, object] | None:
+        """What of the log's pairing is to be mended."""
+        return self._mended(state, runtime)
+
+    async def abefore_model(self, state: WindowState, runtime: Runtime[None]) -> dict[str, object] | None:
+        """What of the log's pairing is to be mended."""
+        return self._mended(state, runtime)
+
+    def _mended(self, state: WindowState, runtime: Runtime[None]) -> dict[str, object] | None:
+        messages = state["messages"]
+        folds = cast("Sequence[Mapping[str, Json]]", state.get("folds") or ())
+        update = self._log_repair.update(thread_name(get_config(), messages), messages, folds)
+        if not update:
+            return None
+        self.report(Report(event="repaired", data={"messages": len(update)}), runtime.stream_writer)
+        return {"messages": update}
+
+
 class _AnnouncingWindowMiddleware(WindowMiddleware):
     """Calls `after_fold` from a node after the model, whose state holds what the model's superstep committed."""
 
@@ -195,6 +232,19 @@ class _AnnouncingWindowMiddleware(WindowMiddleware):
             committed = self._pending.pop(str(fold["pass"]), None)
             if committed is not None and self._after_fold is not None:
                 self._after_fold(committed)
+
+
+class _AnnouncingRepairingWindowMiddleware(_AnnouncingWindowMiddleware, _RepairingWindowMiddleware):
+    """Both."""
+
+
+_NODES: Final[Mapping[tuple[bool, bool], type[WindowMiddleware]]] = {
+    (False, False): WindowMiddleware,
+    (False, True): _RepairingWindowMiddleware,
+    (True, False): _AnnouncingWindowMiddleware,
+    (True, True): _AnnouncingRepairingWindowMiddleware,
+}
+"""By whether folds are announced and whether the log is mended."""
 
 
 def committed_pass(outcome: Outcome) -> FoldCommitted:

@@ -217,7 +217,8 @@ class _Work:
                     self._note("moved", answer, "its call is not in the message before it", answers[answer])
                 yield retargeted(result, answers[answer]), answer
         for paired, call in zip(calls, shown, strict=True):
-            if paired.answered_by is None and not call.call.native and paired.call.id not in self.waiting:
+            waits = paired.call.valid and paired.call.id in self.waiting  # malformed ones are never run
+            if paired.answered_by is None and not call.call.native and not waits:
                 reason = self.reasons.get(paired.call.id or "", "unknown" if paired.call.valid else "malformed")
                 self._note("answered", index, reason, call.id)
                 yield synthetic_result(self.entries[index], call_id=call.id, name=call.name, reason=reason), None
