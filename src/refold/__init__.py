@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from refold.agent.edge import FoldCommitted, FoldProposal
     from refold.agent.offload import OffloadMiddleware
     from refold.agent.setup import Binding
+    from refold.agent.stack import middleware
     from refold.agent.window import WindowMiddleware
     from refold.checkpoint.reducer import reduce_messages
     from refold.checkpoint.state import LogState
@@ -36,6 +37,7 @@ __all__ = [
     "RefoldError",
     "WindowMiddleware",
     "create_agent",
+    "middleware",
     "open_files",
     "plan",
     "reduce_messages",
@@ -57,6 +59,7 @@ _HOMES = {
     "RefoldError": "refold.errors",
     "WindowMiddleware": "refold.agent.window",
     "create_agent": "refold.agent.create",
+    "middleware": "refold.agent.stack",
     "open_files": "refold.files",
     "plan": "refold.core.plan",
     "reduce_messages": "refold.checkpoint.reducer",

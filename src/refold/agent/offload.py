@@ -62,10 +62,18 @@ class OffloadMiddleware(AgentMiddleware[AgentState[object], None, object]):
     Results of the tools in `Policy.exclude_tools` enter whole: they read what was stored, or answer in one line.
     """
 
-    def __init__(self, window: WindowMiddleware, *, thresholds: Thresholds | None = None) -> None:
+    def __init__(
+        self, window: WindowMiddleware, *, thresholds: Thresholds | None = None, name: str = "OffloadMiddleware"
+    ) -> None:
         super().__init__()
         self._window = window
         self._thresholds = thresholds or Thresholds()
+        self._name = name
+
+    @property
+    def name(self) -> str:
+        """The name under which LangChain knows this middleware."""
+        return self._name
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], ToolResult]) -> ToolResult:
         """Let the tool run, and its result in."""
