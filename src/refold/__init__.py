@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from refold.agent.offload import OffloadMiddleware
     from refold.agent.setup import Binding
     from refold.agent.stack import middleware
+    from refold.agent.undo import Undone, aundo_summary, undo_summary
     from refold.agent.window import WindowMiddleware
     from refold.checkpoint.reducer import reduce_messages
     from refold.checkpoint.state import LogState
@@ -35,12 +36,15 @@ __all__ = [
     "Plan",
     "Policy",
     "RefoldError",
+    "Undone",
     "WindowMiddleware",
+    "aundo_summary",
     "create_agent",
     "middleware",
     "open_files",
     "plan",
     "reduce_messages",
+    "undo_summary",
 ]
 
 _HOMES = {
@@ -57,12 +61,15 @@ _HOMES = {
     "Plan": "refold.core.plan",
     "Policy": "refold.core.policy",
     "RefoldError": "refold.errors",
+    "Undone": "refold.agent.undo",
     "WindowMiddleware": "refold.agent.window",
+    "aundo_summary": "refold.agent.undo",
     "create_agent": "refold.agent.create",
     "middleware": "refold.agent.stack",
     "open_files": "refold.files",
     "plan": "refold.core.plan",
     "reduce_messages": "refold.checkpoint.reducer",
+    "undo_summary": "refold.agent.undo",
 }
 
 

@@ -28,6 +28,7 @@ from refold.core.project import Window, project
 from refold.core.repair import drop_bound_reasoning
 from refold.core.segment import Facts, Recall, quotable, segment_text, state_text
 from refold.core.summary import Summary, SummaryJob, summary_gen
+from refold.core.undo import undo_within
 from refold.errors import ConfigurationError, FilesError, SummaryError
 
 _MOST_PLANS = 4
@@ -116,16 +117,13 @@ def compact_gen(job: Compaction, gauge: Gauge) -> Program[Pass]:
     window = gauge.window
     if not len(window.log):
         return Pass(gauge=gauge, folds=())
+    if (room := _room_again(job, gauge)) is not None:
+        return (yield from _finish_gen(gauge, room[0], room[0].folds, room[1]))
     situation = situation_of(job, gauge)
     planned = plan(gauge, situation)
     if not planned.steps:
         return Pass(gauge=gauge, folds=())
-    at = window.log.anchor(len(window.log) - 1)
-    made = _Made(
-        pass_id=derived_id("pass", job.scope.thread, at.key, at.hash, str(len(window.raw_folds))),
-        reason=planned.reason,
-        before=gauge.used,
-    )
+    made = _Made(pass_id=_pass_id(job, window), reason=planned.reason, before=gauge.used)
     folds, current = list[Fold](), gauge
     for _ in range(_MOST_PLANS):
         before = len(made.folds)
@@ -145,6 +143,24 @@ def compact_gen(job: Compaction, gauge: Gauge) -> Program[Pass]:
         if not planned.steps:
             break
     return (yield from _finish_gen(gauge, made, folds, current))
+
+
+def _pass_id(job: Compaction, window: Window) -> str:
+    at = window.log.anchor(len(window.log) - 1)
+    return derived_id("pass", job.scope.thread, at.key, at.hash, str(len(window.raw_folds)))
+
+
+def _room_again(job: Compaction, gauge: Gauge) -> tuple[_Made, Gauge] | None:
+    """The pass that undoes others, where the policy wants that and the window has room for what they took out."""
+    if not job.policy.undo or job.force or job.overflow or not gauge.window.segments:
+        return None
+    made = _Made(pass_id=_pass_id(job, gauge.window), reason="room again", before=gauge.used)
+    most = round(job.policy.soft * job.budget)
+    undone = undo_within(gauge, most=most, pass_id=made.pass_id, reason=made.reason)
+    if undone is None:
+        return None
+    made.folds.append(undone[0])
+    return made, undone[1]
 
 
 def _finish_gen(gauge: Gauge, made: _Made, folds: Sequence[Fold], result: Gauge) -> Program[Pass]:

@@ -89,6 +89,10 @@ class Policy:
     overflow_retries: int = 3
     """How often a request that the provider refused as too long is made smaller and sent again."""
 
+    undo: bool = False
+    """Whether fold passes with a summary are undone, the newest first, where the window stays under `soft` without
+    them: for threads that move on to a larger model."""
+
     # cost
     cache_ttl: float = 300.0
     """Seconds after which the provider's prompt cache has surely lapsed (Anthropic: 5 minutes by default)."""

@@ -1,14 +1,15 @@
 """Progress: what keeps fold passes from looping. All counters are read from the folds, so a restart keeps them.
 
 A summary is allowed once per `summary_spacing` of new tokens; after `strikes` failed ones in a row automatic summaries
-pause for as long. Both give way when the request does not fit otherwise.
+pause for as long. Both give way when the request does not fit otherwise. What was undone counts as an attempt: it is
+not summarised again until as many new tokens came, and strikes before it no longer count.
 """
 
 from refold.core.folds import SPAN_KINDS, Fold
 from refold.core.gauge import Gauge
 from refold.core.policy import Policy
 
-_ATTEMPTS = SPAN_KINDS | {"strike"}
+_ATTEMPTS = SPAN_KINDS | {"strike", "undo"}
 
 
 def summaries_allowed(gauge: Gauge, policy: Policy, *, budget: int) -> bool:
@@ -31,7 +32,7 @@ def strikes_in_a_row(folds: tuple[Fold, ...]) -> int:
     for fold in reversed(folds):
         if fold.kind == "strike":
             strikes += 1
-        elif fold.kind in SPAN_KINDS:
+        elif fold.kind in _ATTEMPTS:
             break
     return strikes
 

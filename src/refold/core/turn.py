@@ -79,7 +79,7 @@ def model_call_gen(turn: Turn) -> Program[Outcome]:
         made += done.folds
         if refusal is not None and gauge.used >= before[0] and gauge.size >= before[1]:
             raise overflow_error(
-                "the provider refused the request and nothing is left to fold", gauge, job
+                "the provider refused the request and nothing is left to fold", gauge, job.room
             ) from refusal
         check_fits(gauge, job, guessed=room.limits.source == "default", vetoed=vetoed)
         check_valid(turn, gauge)
@@ -91,7 +91,7 @@ def model_call_gen(turn: Turn) -> Program[Outcome]:
         sent = gauge.used + gauge.fixed
         yield from Report(event="overflow", data={"sent": sent, "bytes": gauge.size, "limit": overflow.limit})
         room = yield from LearnLimit(overflow=overflow, sent=sent, size=gauge.size, scale=gauge.scale)
-    raise overflow_error("the provider refused the request as too long, again and again", gauge, job) from refusal
+    raise overflow_error("the provider refused the request as too long, again and again", gauge, job.room) from refusal
 
 
 def _report_gen(turn: Turn, gauge: Gauge) -> Program[None]:
@@ -149,8 +149,8 @@ def check_fits(gauge: Gauge, job: Compaction, *, guessed: bool, vetoed: bool) ->
             f"{gauge.used} tokens of messages for {job.budget}, {gauge.size} bytes for {job.policy.body_limit}"
         )
     if heavy and not over:
-        raise overflow_error(f"the request body has {gauge.size} bytes, over {job.policy.body_limit}", gauge, job)
-    raise overflow_error("the window does not fit, although everything that may be folded is", gauge, job)
+        raise overflow_error(f"the request body has {gauge.size} bytes, over {job.policy.body_limit}", gauge, job.room)
+    raise overflow_error("the window does not fit, although everything that may be folded is", gauge, job.room)
 
 
 def check_valid(turn: Turn, gauge: Gauge) -> None:
@@ -176,16 +176,16 @@ def check_valid(turn: Turn, gauge: Gauge) -> None:
         )
 
 
-def overflow_error(reason: str, gauge: Gauge, job: Compaction) -> ContextOverflowError:
+def overflow_error(reason: str, gauge: Gauge, room: Budget) -> ContextOverflowError:
     """The typed error with the numbers of a window that cannot be sent."""
     entries = gauge.window.entries
     order = sorted(range(len(entries)), key=lambda index: -gauge.tokens(index))[:_LARGEST]
     return ContextOverflowError(
         reason,
-        limit=job.room.limit,
-        reserved=job.room.reserved,
-        system=job.room.system,
-        tools=job.room.tools,
+        limit=room.limit,
+        reserved=room.reserved,
+        system=room.system,
+        tools=room.tools,
         messages=gauge.used,
         largest=[
             LargestMessage(message_id=str(entries[i].message.id), type=entries[i].message.type, tokens=gauge.tokens(i))
