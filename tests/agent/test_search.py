@@ -7,8 +7,11 @@ from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
+from refold.agent.recall import Paging, read_history_gen
 from refold.agent.search import HistoryIndex, search_history_gen, search_history_tool
 from refold.core.effects import ReadFile
+from refold.core.estimate import estimate_text
+from refold.core.log import read_log
 from refold.core.messages import REFOLD_KEY
 from refold.core.program import Effect, run
 from refold.core.terms import query_terms, terms_of
@@ -80,7 +83,7 @@ class TestSearchIsIncremental:
         first = run(search_history_gen(index, "needle", [*LOG, stub], limit=3, page=500), handle)
         log = [*LOG, stub, HumanMessage("a thread and a needle", id="new")]
         second = run(search_history_gen(index, "thread", log, limit=3, page=500), handle)
-        assert first.startswith("- big (tool): ")
+        assert first.startswith("- big (tool, in /results/t/1 from start=0): ")
         assert second.startswith("- new (human): ")
         assert reads == ["/results/t/1"]
 
@@ -106,9 +109,91 @@ class TestInAnAgent:
         call = AIMessage("", tool_calls=[{"name": "search_history", "args": {"query": "九十天"}, "id": "s1"}])
         for driver in ("sync", "async"):
             model = StrictModel(script=[call, "found"], limit=8_000)
-            tool = search_history_tool(MemoryFiles(), page=500)
+            tool = search_history_tool(MemoryFiles(), paging=Paging(page=500))
             agent = create_agent(model, [tool], checkpointer=InMemorySaver())
             given_log = {"messages": [HumanMessage("密码轮换周期是九十天", id="h")]}
             config = {"configurable": {"thread_id": driver}}
             state = agent.invoke(given_log, config) if driver == "sync" else await agent.ainvoke(given_log, config)
             assert state["messages"][2].content.startswith("- h (human): ")
+
+
+CODE: list[BaseMessage] = [
+    HumanMessage("std::unordered_map<Key, Value> lives in include/cache/lru_cache.hpp", id="cpp"),
+    AIMessage("", id="edit", tool_calls=[{"name": "edit", "args": {"q": "self.maxRetryCount = 3"}, "id": "1"}]),
+    ToolMessage("commit 9f8e7d6c5b4a by dev@example.com on fix/issue-4711", tool_call_id="1", id="git"),
+    HumanMessage("set FEATURE_NEW_PARSER=1 and run ./scripts/run-checks.sh --fast", id="sh"),
+    HumanMessage("XMLHttpRequest fails with ECONNRESET on https://api.example.com/v2/items?id=7", id="web"),
+]
+
+
+class TestCodeIsSearchable:
+    @pytest.mark.parametrize(
+        ("query", "key"),
+        [
+            ("unordered_map", "cpp"), ("std::unordered_map", "cpp"), ("lru_cache.hpp", "cpp"), ("LRU cache", "cpp"),
+            ("include/cache", "cpp"), ("maxRetryCount", "edit"), ("max_retry_count", "edit"), ("retry", "edit"),
+            ("9f8e7d6c5b4a", "git"), ("dev@example.com", "git"), ("issue-4711", "git"), ("4711", "git"),
+            ("FEATURE_NEW_PARSER", "sh"), ("run-checks.sh", "sh"), ("./scripts/run-checks.sh", "sh"),
+            ("XMLHttpRequest", "web"), ("http request", "web"), ("econnreset", "web"), ("v2/items", "web"),
+        ],
+    )  # fmt: skip
+    def test_identifiers_and_their_parts(self, query: str, key: str) -> None:
+        """Names of code, in any of their spellings, name the message that holds them first."""
+        assert find(HistoryIndex(), query, CODE).startswith(f"- {key} (")
+
+
+class TestArtifactsAreSearched:
+    def test_a_row_in_the_middle_of_a_stored_result(self) -> None:
+        """The hit says where in the file it stands, and reading from there shows it."""
+        rows = "\n".join(f"row {n} holds value-{n * 7919}" for n in range(4_000))
+        stub = ToolMessage(
+            "stub",
+            tool_call_id="1",
+            id="big",
+            additional_kwargs={REFOLD_KEY: {"kind": "ingested", "path": "/results/1"}},
+        )
+        files = MemoryFiles()
+        files.write("/results/1", rows.encode(), mode="create")
+
+        def handle(effect: Effect[object]) -> object:
+            return answer(files, effect)
+
+        log = [*LOG, stub]
+        found = run(search_history_gen(HistoryIndex(), f"value-{2_000 * 7919}", log, limit=3, page=500), handle)
+        assert found.startswith("- big (tool, in /results/1 from start=")
+        start = int(found.split("from start=")[1].split(")")[0])
+        page = run(read_history_gen("/results/1", start, read_log(log), 200), handle)
+        assert f"row 2000 holds value-{2_000 * 7919}" in str(page)
+
+
+class TestFault189:
+    def test_a_fact_of_long_ago_is_found_and_read(self) -> None:
+        """Fault 189: said once in message 3, summarised away, asked for after 200 messages: search finds it, reading
+        shows it word for word."""
+        fact = "The staging password rotates every 90 days; ask for ticket OPS-20471."
+        log: list[BaseMessage] = [HumanMessage("start", id="m1"), AIMessage("ok", id="m2"), HumanMessage(fact, id="m3")]
+        for n in range(100):
+            log += [AIMessage(f"step {n} done", id=f"a{n}"), HumanMessage(f"continue with step {n + 1}", id=f"h{n}")]
+        found = find(HistoryIndex(), "when does the staging password rotate", log)
+        assert found.startswith("- m3 (human): ")
+        assert find(HistoryIndex(), "OPS-20471", log).startswith("- m3 ")
+        read = run(read_history_gen("m3", 0, read_log(log), 200), lambda effect: answer(MemoryFiles(), effect))
+        assert str(read).endswith(fact)
+
+
+class TestAnAnswerFitsTheFreeRoom:
+    def test_less_room_less_text(self) -> None:
+        """The tool's page is that of the free room, not only the policy's."""
+        log: list[BaseMessage] = [HumanMessage(f"needle {n} " + "x " * 150, id=f"m{n}") for n in range(30)]
+        sizes: list[int] = []
+        for used in (0, 9_300):
+            call = AIMessage(
+                "", tool_calls=[{"name": "search_history", "args": {"query": "needle", "limit": 30}, "id": "s"}]
+            )
+            paging = Paging(page=1_500, occupancy=lambda thread, used=used: (used, 10_000))  # type: ignore[misc]
+            model = StrictModel(script=[call, "found"], limit=30_000)
+            agent = create_agent(model, [search_history_tool(MemoryFiles(), paging=paging)])
+            state = agent.invoke({"messages": log})
+            sizes.append(estimate_text(str(state["messages"][-2].content)))
+        assert 1_000 < sizes[0] <= 1_550
+        assert sizes[1] <= 400

@@ -1,12 +1,22 @@
 """Reading back: by id and by path, page by page, whole."""
 
 import json
+import re
+from typing import Any
 
 import pytest
+from agents import QUICK, TOOLS, worker_model
+from langchain.agents import create_agent
+from langchain.tools import ToolRuntime
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
 
-from refold.agent.recall import Answer, paged, read_history_gen
+from refold.agent.recall import Answer, Paging, paged, read_history_gen
+from refold.agent.window import WindowMiddleware
+from refold.core.estimate import estimate_text
+from refold.core.log import read_log
 from refold.core.program import run
+from refold.core.project import project
 from refold.files import MemoryFiles, answer
 from refold.testing.samples import PNG
 
@@ -14,7 +24,7 @@ from refold.testing.samples import PNG
 def read(ref: str, messages: list[BaseMessage], *, start: int = 0, page: int = 200) -> Answer:
     files = MemoryFiles()
     files.write("/results/a.txt", ("long line " * 4000).encode(), mode="create")
-    return run(read_history_gen(ref, start, messages, page), lambda effect: answer(files, effect))
+    return run(read_history_gen(ref, start, read_log(messages), page), lambda effect: answer(files, effect))
 
 
 LOG: list[BaseMessage] = [
@@ -72,3 +82,81 @@ class TestWhatLeftTheWindowReadsBack:
     def test_any_start(self, start: int) -> None:
         """A start outside of the text says so or begins at the beginning."""
         assert "5 characters" in paged("hello", start, 100, of="x") or "hello" in paged("hello", start, 100, of="x")
+
+
+def long_log(count: int) -> list[BaseMessage]:
+    return [HumanMessage(f"number {n}: " + "些 words " * 60, id=f"msg_{n:06}") for n in range(count)]
+
+
+class TestSeveralAtOnce:
+    def read_all(self, ref: str, log: list[BaseMessage], *, page: int) -> tuple[str, int]:
+        """Everything that a reference gives, following the answers, without their notes, and the pages it took."""
+        text, start = "", 0
+        for pages in range(1, 200):
+            given_page = str(read(ref, log, start=start, page=page))
+            assert estimate_text(given_page) <= page + 80
+            body, _, on = given_page.partition("[go on with ref=")
+            text += re.sub(r"^\[msg_\d+[:,][^\n]*\]\n", "", body, flags=re.M).replace("\n\n", "")
+            if on:
+                ref = on.split('"')[1]
+                start = int(on.split("start=")[1].rstrip("]")) if "start=" in on else 0
+            elif "; go on with start=" in given_page:  # one is left, and the answer is as that to one
+                start = int(given_page.split("; go on with start=")[1].split("]")[0])
+            else:
+                return text, pages
+        raise AssertionError("no end")
+
+    @pytest.mark.parametrize("page", [150, 400, 5_000])
+    def test_a_range_is_read_whole_page_by_page(self, page: int) -> None:
+        """Following what each answer says gives every message of the range, verbatim and in order."""
+        log = long_log(12)
+        text, pages = self.read_all("msg_000002..@000009", log, page=page)
+        assert text == "".join(f"(human)\n{m.text}" for m in log[2:10])
+        assert pages > 1 or page == 5_000
+
+    def test_ids_paths_and_media_together(self) -> None:
+        """A list of anything; a medium is named, not dumped."""
+        found = str(read("h, t /results/a.txt", LOG, page=3_000))
+        assert "(image: read this message alone to see it)" in found
+        assert found.index("[h, whole]") < found.index("[t, whole]") < found.index("[/results/a.txt: characters 0 to")
+        assert 'go on with ref="/results/a.txt", start=' in found
+
+    def test_the_end_of_an_id_is_enough(self) -> None:
+        """What an index of facts shows after the @ is a reference."""
+        log = long_log(3)
+        assert str(read("@000001", log, page=2_000)).startswith("[msg_000001, whole]")
+
+
+class TestAPageFitsTheFreeRoom:
+    @pytest.mark.parametrize(
+        ("used", "calls", "tokens"),
+        [(0, 1, 2_000), (9_000, 1, 500), (9_000, 5, 100), (9_990, 1, 100), (12_000, 1, 100)],
+    )
+    def test_it_is_half_of_what_is_free_shared_by_the_calls(self, used: int, calls: int, tokens: int) -> None:
+        """At most the page of the policy, at least what makes progress."""
+        made = [{"name": "read_history", "args": {}, "id": str(n)} for n in range(calls)]
+        runtime = ToolRuntime(
+            state={"messages": [AIMessage("", tool_calls=made)]}, config={}, context=None, stream_writer=print,
+            tool_call_id="0", store=None,
+        )  # fmt: skip
+        assert Paging(page=2_000, occupancy=lambda thread: (used, 10_000)).tokens(runtime) == tokens
+        assert Paging(page=2_000).tokens(runtime) == 2_000
+
+
+class TestFault191:
+    def test_messages_before_the_boundary_are_listed_and_read(self) -> None:
+        """Fault 191: what a summary covers reads back from the log, by an open range up to the boundary."""
+        model, worker = worker_model(14)
+        window = WindowMiddleware(files=MemoryFiles(), policy=QUICK)
+        agent: Any = create_agent(model, TOOLS, middleware=[window], checkpointer=InMemorySaver())
+        config: Any = {"configurable": {"thread_id": "t"}, "recursion_limit": 200}
+        agent.invoke({"messages": [HumanMessage("Do all the steps.", id="task")]}, config)
+        assert worker.summaries > 0
+        values = agent.get_state(config).values
+        seen = project(values["messages"], values["folds"])
+        stop = max(segment.stop for segment in seen.segments)
+        text = str(read(f"..{seen.log.keys[stop - 1]}", values["messages"], page=10**6))
+        hidden = seen.hidden()
+        assert hidden
+        assert all(f"[{seen.log.keys[index]}, whole]" in text for index in range(stop))
+        assert all(str(values["messages"][index].text) in text for index in hidden)

@@ -24,7 +24,7 @@ from langgraph.store.base import BaseStore
 
 from refold.agent.control import ControlMiddleware
 from refold.agent.offload import OffloadMiddleware
-from refold.agent.recall import READ_HISTORY, read_history_tool
+from refold.agent.recall import READ_HISTORY, Paging, read_history_tool
 from refold.agent.search import search_history_tool
 from refold.agent.setup import Binding
 from refold.agent.tools import Permissions, file_tools
@@ -87,10 +87,11 @@ def create_agent(
     chosen = policy or Policy()
     binding = Binding(file_reader="read_file", log_reader=READ_HISTORY)
     window = WindowMiddleware(files=storage, policy=chosen, summary_model=_model(summary_model), binding=binding)
+    paging = Paging(page=chosen.read_page, occupancy=window.occupancy)
     own = [
         *file_tools(storage, permissions=permissions, page_tokens=max(100, chosen.read_page)),
-        read_history_tool(storage, page=chosen.read_page),
-        search_history_tool(storage, page=chosen.read_page),
+        read_history_tool(storage, paging=paging),
+        search_history_tool(storage, paging=paging),
     ]
     stack: list[Middleware] = [
         window,

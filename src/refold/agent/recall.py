@@ -1,72 +1,93 @@
 """`read_history`: the tool that reads back what left the window.
 
-It takes what a stub names: a path of an artifact, or the id of a message of the log. It pages by characters, so that it
-makes progress on any content, and a page is bounded in tokens, so that reading back never floods the window again.
-Media come back as media.
+It takes what a note names (`refold.core.refs`): paths of artifacts, messages of the log by id or by the end of it,
+several of them, ranges. It pages by characters, so that it makes progress on any content, and a page is bounded in
+tokens, by a fixed most and by the room that is free, so that reading back never floods the window again. Media come
+back as media.
 """
 
 import base64
 import json
 import mimetypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from langchain.tools import ToolRuntime
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.tools import BaseTool, StructuredTool
 
+from refold.agent.threads import thread_name
 from refold.core.effects import ReadFile
 from refold.core.estimate import estimate_text
-from refold.core.log import read_log
+from refold.core.log import Log, read_log
 from refold.core.messages import blocks_of, calls_of, role_of
 from refold.core.program import Program, arun, run
+from refold.core.refs import Target, Unresolved, resolve, spell
 from refold.errors import FileMissingError, PathError
 from refold.files import Files, aanswer, answer
 
 Answer: TypeAlias = str | list[str | dict[str, object]]
 
-READ_HISTORY = "read_history"
+READ_HISTORY: Final = "read_history"
 _DESCRIPTION = (
     "Read back, word for word, what this conversation shows shortened. `ref` is a path or a message id as a note names "
-    "it. Long content comes in pages: ask again with the `start` that the answer gives."
+    "it, the end of an id (@3f9c1a), several of them separated by commas, or a range (first..last, ..last, first..). "
+    "Long content comes in pages: ask again with what the answer gives to go on."
 )
 _MOST_MEDIA = 8 * 1024 * 1024
 """Bytes of a medium that is handed back inline: the smallest documented limit of the large providers is 5 to 20 MB."""
+_LEAST_PAGE: Final = 100
+"""Tokens of the smallest page: less would make no progress worth a call."""
 
 
-def read_history_tool(files: Files, *, page: int) -> BaseTool:
-    """The tool over some files; `page` is the most tokens of one answer."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Paging:
+    """How large an answer may be: at most `page` tokens, and at most half of what the window has free, shared by the
+    calls of one message. `occupancy` gives (used, budget) of a thread, (0, 0) where that is not known."""
+
+    page: int
+    occupancy: Callable[[str], tuple[int, int]] = lambda thread: (0, 0)
+
+    def tokens(self, runtime: ToolRuntime) -> int:
+        """The most tokens of the answer to a call."""
+        messages: Sequence[BaseMessage] = runtime.state["messages"]
+        used, budget = self.occupancy(thread_name(runtime.config, messages))
+        if budget == 0:
+            return self.page
+        newest = next((message for message in reversed(messages) if isinstance(message, AIMessage)), None)
+        together = max(1, len(newest.tool_calls)) if newest is not None else 1
+        return min(self.page, max(_LEAST_PAGE, (budget - used) // (2 * together)))
+
+
+def read_history_tool(files: Files, *, paging: Paging) -> BaseTool:
+    """The tool over some files."""
+
+    def program(ref: str, start: int, runtime: ToolRuntime) -> Program[Answer]:
+        return read_history_gen(ref, start, read_log(runtime.state["messages"]), paging.tokens(runtime))
 
     def read(ref: str, runtime: ToolRuntime, start: int = 0) -> Answer:
-        return run(read_history_gen(ref, start, runtime.state["messages"], page), partial(answer, files))
+        return run(program(ref, start, runtime), partial(answer, files))
 
     async def aread(ref: str, runtime: ToolRuntime, start: int = 0) -> Answer:
-        program = read_history_gen(ref, start, runtime.state["messages"], page)
-        return await arun(program, partial(aanswer, files.asynchronous()))
+        return await arun(program(ref, start, runtime), partial(aanswer, files.asynchronous()))
 
     return StructuredTool.from_function(read, aread, name=READ_HISTORY, description=_DESCRIPTION)
 
 
-def read_history_gen(ref: str, start: int, messages: Sequence[BaseMessage], page: int) -> Program[Answer]:
+def read_history_gen(ref: str, start: int, log: Log, page: int) -> Program[Answer]:
     """One page of what a reference names. Mistakes are answered in words that the model can act on."""
-    ref = ref.strip()
-    if not ref.startswith("/"):
-        log = read_log(messages)
-        index = log.positions.get(ref)
-        if index is None:
-            return f"No message {ref!r} in this conversation. Use an id or a path exactly as a note names it."
-        shown = paged(_message_text(log.messages[index]), start, page, of=ref)
-        media = _media_of(log.messages[index]) if start <= 0 else []
+    targets = resolve(ref, log)
+    if isinstance(targets, Unresolved):
+        return targets.text
+    if len(targets) > 1:
+        return (yield from _several_gen(targets, start, log, page))
+    if isinstance(target := targets[0], int):
+        shown = paged(_message_text(log.messages[target]), start, page, of=log.keys[target])
+        media = _media_of(log.messages[target]) if start <= 0 else []
         return [{"type": "text", "text": shown}, *media] if media else shown
-    try:
-        data = yield from ReadFile(path=ref)
-    except (FileMissingError, PathError) as error:
-        return f"Cannot read {ref}: {error}"
-    mime = mimetypes.guess_type(ref)[0] or ""
-    if mime.split("/")[0] in ("image", "audio", "video") or mime == "application/pdf":
-        return _medium(ref, mime, data)
-    return paged(data.decode("utf-8", "replace"), start, page, of=ref)
+    return (yield from _file_gen(target, start, page))
 
 
 def paged(text: str, start: int, page: int, *, of: str) -> str:
@@ -74,13 +95,64 @@ def paged(text: str, start: int, page: int, *, of: str) -> str:
     start = max(0, start)
     if start >= len(text) > 0:
         return f"[{of} has {len(text)} characters; start={start} is past its end]"
+    stop = _page_end(text, start, page)
+    more = f"; go on with start={stop}" if stop < len(text) else ""
+    return f"{_head(of, text, start, stop)}{more}]\n{text[start:stop]}"
+
+
+def _page_end(text: str, start: int, page: int) -> int:
     length = min(len(text) - start, page * 6)
     while length > 64 and estimate_text(text[start : start + length]) > page:
         length = length * 3 // 4
-    stop = start + length
-    head = f"[{of}: characters {start} to {stop} of {len(text)}" if (start or stop < len(text)) else f"[{of}, whole"
-    more = f"; go on with start={stop}" if stop < len(text) else ""
-    return f"{head}{more}]\n{text[start:stop]}"
+    return start + length
+
+
+def _head(of: str, text: str, start: int, stop: int) -> str:
+    part = start or stop < len(text)
+    return f"[{of}: characters {start} to {stop} of {len(text)}" if part else f"[{of}, whole"
+
+
+def _several_gen(targets: Sequence[Target], start: int, log: Log, page: int) -> Program[str]:
+    """As much of several as fits a page, in order, and the reference that goes on. `start` is of the first."""
+    parts: list[str] = []
+    left, at = page, max(0, start)
+    for number, target in enumerate(targets):
+        if parts and left < _LEAST_PAGE // 2:
+            return "\n\n".join([*parts, f'[go on with ref="{spell(targets[number:], log)}"]'])
+        of = log.keys[target] if isinstance(target, int) else target
+        text = yield from _text_gen(target, log)
+        at = min(at, len(text))
+        stop = _page_end(text, at, left)
+        parts.append(f"{_head(of, text, at, stop)}]\n{text[at:stop]}")
+        if stop < len(text):
+            on = f'[go on with ref="{spell(targets[number:], log)}", start={stop}]'
+            return "\n\n".join([*parts, on])
+        left -= estimate_text(parts[-1]) + 2
+        at = 0
+    return "\n\n".join(parts)
+
+
+def _text_gen(target: Target, log: Log) -> Program[str]:
+    """One of several as text; a medium is named, to be seen alone."""
+    if isinstance(target, int):
+        media = [part for part in _media_of(log.messages[target]) if not isinstance(part, str)]
+        notes = [f"({part['type']}: read this message alone to see it)" for part in media if part["type"] != "text"]
+        return "\n".join([_message_text(log.messages[target]), *notes])
+    found = yield from _file_gen(target, 0, None)
+    return found if isinstance(found, str) else "(a medium: read this path alone to see it)"
+
+
+def _file_gen(path: str, start: int, page: int | None) -> Program[Answer]:
+    """A page of a file, or the whole text of it."""
+    try:
+        data = yield from ReadFile(path=path)
+    except (FileMissingError, PathError) as error:
+        return f"Cannot read {path}: {error}"
+    mime = mimetypes.guess_type(path)[0] or ""
+    if mime.split("/")[0] in ("image", "audio", "video") or mime == "application/pdf":
+        return _medium(path, mime, data)
+    text = data.decode("utf-8", "replace")
+    return text if page is None else paged(text, start, page, of=path)
 
 
 def _message_text(message: BaseMessage) -> str:

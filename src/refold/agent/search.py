@@ -18,7 +18,7 @@ from langchain.tools import ToolRuntime
 from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool
 
-from refold.agent.recall import READ_HISTORY
+from refold.agent.recall import READ_HISTORY, Paging
 from refold.agent.threads import thread_name
 from refold.core.effects import ReadFile
 from refold.core.estimate import estimate_text
@@ -42,12 +42,26 @@ _AROUND: Final = 100
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Searchable:
+    """The text of a message that can be searched. From `offset` on it is that of the file at `path`, where one is."""
+
+    text: str
+    path: str = ""
+    offset: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Found:
-    """A message that a query found: which, and what it says there."""
+    """A message that a query found: which, what it says there, and where in a stored file that is."""
 
     key: str
     role: str
     excerpt: str
+    place: str
+
+    def line(self) -> str:
+        """The hit as the model reads it."""
+        return f"- {self.key} ({self.role}{self.place}): {self.excerpt}"
 
 
 @dataclass(kw_only=True)
@@ -55,7 +69,7 @@ class HistoryIndex:
     """The index of one thread's log; safe from several threads."""
 
     _log: Log = EMPTY_LOG
-    _texts: list[str] = field(default_factory=list)
+    _texts: list[Searchable] = field(default_factory=list)
     _terms: sqlite3.Connection = field(default_factory=lambda: sqlite3.connect(":memory:", check_same_thread=False))
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -68,7 +82,7 @@ class HistoryIndex:
             grown = extend_log(self._log, messages)
             return (grown, len(self._log)) if grown is not None else (read_log(messages), 0)
 
-    def add(self, log: Log, known: int, texts: Sequence[str]) -> None:
+    def add(self, log: Log, known: int, texts: Sequence[Searchable]) -> None:
         """Index the messages of a log from `known` on, by their texts; another thread may have done so meanwhile."""
         with self._lock:
             if known == 0:
@@ -76,7 +90,7 @@ class HistoryIndex:
                 self._texts.clear()
             elif known != len(self._log):
                 return
-            rows = [(known + 1 + n, " ".join(terms_of(text))) for n, text in enumerate(texts)]
+            rows = [(known + 1 + n, " ".join(terms_of(text.text))) for n, text in enumerate(texts)]
             self._terms.executemany("INSERT INTO term(rowid, words) VALUES (?, ?)", rows)
             self._texts += texts
             self._log = log
@@ -96,14 +110,18 @@ class HistoryIndex:
                         (joiner.join(quoted), limit),
                     )
                     ranked |= dict.fromkeys(row[0] - 1 for row in rows)
-            return [
-                Found(
-                    key=self._log.keys[index],
-                    role=role_of(self._log.messages[index]),
-                    excerpt=excerpt(self._texts[index], query, terms),
-                )
-                for index in list(ranked)[:limit]
-            ]
+            return [self._found(index, query, terms) for index in list(ranked)[:limit]]
+
+    def _found(self, index: int, query: str, terms: Sequence[str]) -> Found:
+        searched = self._texts[index]
+        part, at = excerpt(searched.text, query, terms)
+        stored = searched.path and at >= searched.offset
+        return Found(
+            key=self._log.keys[index],
+            role=role_of(self._log.messages[index]),
+            excerpt=part,
+            place=f", in {searched.path} from start={max(0, at - searched.offset - _AROUND)}" if stored else "",
+        )
 
 
 @dataclass(kw_only=True)
@@ -123,8 +141,8 @@ class HistorySearch:
             return index
 
 
-def search_history_tool(files: Files, *, page: int) -> BaseTool:
-    """The tool over the log and the files of its artifacts; `page` is the most tokens of one answer."""
+def search_history_tool(files: Files, *, paging: Paging) -> BaseTool:
+    """The tool over the log and the files of its artifacts."""
     search = HistorySearch()
 
     def program(query: str, runtime: ToolRuntime, limit: int) -> Program[str]:
@@ -133,7 +151,7 @@ def search_history_tool(files: Files, *, page: int) -> BaseTool:
             query,
             runtime.state["messages"],
             limit=limit,
-            page=page,
+            page=paging.tokens(runtime),
         )
 
     def find(query: str, runtime: ToolRuntime, limit: int = 8) -> str:
@@ -150,7 +168,7 @@ def search_history_gen(
 ) -> Program[str]:
     """Index what is new, search, and say what was found in at most `page` tokens."""
     log, known = index.pending(messages)
-    texts: list[str] = []
+    texts: list[Searchable] = []
     for message in log.messages[known:]:
         texts.append((yield from _text_gen(message)))
     if texts:
@@ -161,7 +179,7 @@ def search_history_gen(
     lines: list[str] = []
     left = page
     for hit in found:
-        line = f"- {hit.key} ({hit.role}): {hit.excerpt}"
+        line = hit.line()
         left -= estimate_text(line) + 1
         if left < 0:
             lines.append(f"- … {len(found) - len(lines)} more; ask for fewer or search more narrowly")
@@ -170,34 +188,36 @@ def search_history_gen(
     return "\n".join(lines)
 
 
-def excerpt(text: str, query: str, terms: Sequence[str]) -> str:
-    """What stands around the query, or around its first term that is found, on one line."""
+def excerpt(text: str, query: str, terms: Sequence[str]) -> tuple[str, int]:
+    """What stands around the query, or around its first term that is found, on one line, and where that is."""
     folded = text.casefold()
     wanted = [query.strip().casefold(), *sorted(terms, key=len, reverse=True)]
     at, length = next(((folded.find(w), len(w)) for w in wanted if w and w in folded), (0, 0))
     start, stop = max(0, at - _AROUND), min(len(text), at + length + _AROUND)
     part = " ".join(text[start:stop].split())
-    return f"{'…' if start else ''}{part}{'…' if stop < len(text) else ''}"
+    return f"{'…' if start else ''}{part}{'…' if stop < len(text) else ''}", at
 
 
-def _text_gen(message: BaseMessage) -> Program[str]:
+def _text_gen(message: BaseMessage) -> Program[Searchable]:
     """Everything of a message that can be searched; of a result that was stored when it came, the stored text.
 
     What the recall tools were asked and answered is left out: it repeats what they found.
     """
     if isinstance(message, ToolMessage) and message.name in _RECALL:
-        return ""
+        return Searchable(text="")
     parts = [block.text for block in blocks_of(message) if block.kind in ("text", "reasoning") and block.text]
     parts += [
         f"{call.name} {call.args if isinstance(call.args, str) else json.dumps(call.args, ensure_ascii=False)}"
         for call in calls_of(message)
         if call.name not in _RECALL
     ]
+    own = "\n".join(parts)
     marked = message.additional_kwargs.get(REFOLD_KEY)
     if isinstance(marked, dict) and marked.get("kind") == INGESTED:
+        path = str(marked["path"])
         try:
-            stored = yield from ReadFile(path=str(marked["path"]))
+            stored = yield from ReadFile(path=path)
         except FilesError:
-            return "\n".join(parts)  # its stub is still found
-        parts.append(stored.decode("utf-8", "replace"))
-    return "\n".join(parts)
+            return Searchable(text=own)  # its stub is still found
+        return Searchable(text=f"{own}\n{stored.decode('utf-8', 'replace')}", path=path, offset=len(own) + 1)
+    return Searchable(text=own)

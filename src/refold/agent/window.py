@@ -36,7 +36,7 @@ from refold.agent.edge import (
     Request,
 )
 from refold.agent.host import Host
-from refold.agent.recall import read_history_tool
+from refold.agent.recall import Paging, read_history_tool
 from refold.agent.repair import LogRepair
 from refold.agent.search import search_history_tool
 from refold.agent.setup import Binding, Setup
@@ -121,9 +121,9 @@ class WindowMiddleware(AgentMiddleware[WindowState, None, object]):
         self.setup = Setup(
             policy=policy or Policy(), models=self._models, meter=meter, host=Host(), binding=binding or Binding()
         )
-        page = self.setup.policy.read_page
+        paging = Paging(page=self.setup.policy.read_page, occupancy=self.occupancy)
         recall = () if binding is not None else (
-            read_history_tool(self._files, page=page), search_history_tool(self._files, page=page),
+            read_history_tool(self._files, paging=paging), search_history_tool(self._files, paging=paging),
         )  # fmt: skip
         self.tools: Sequence[BaseTool] = recall
 

@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from refold.agent.reach import recall
 from refold.agent.window import WindowMiddleware
 from refold.checkpoint.sqlite.saver import connect
 from refold.core.canonical import Json, canonical_bytes
@@ -17,7 +18,6 @@ from refold.replay.bill import bare_requests, bill
 from refold.replay.jsonl import message_fields
 from refold.replay.ledger import Ledger, LedgerSaver
 from refold.replay.measure import Request, Scale, name_of
-from refold.replay.recall import recall
 from refold.replay.result import Call, Replay
 from refold.replay.run import Played, check_log, play
 from refold.replay.tape import Tape, playable

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Final, cast
 
+from refold.agent.reach import Recalled
 from refold.core.canonical import Json
 from refold.core.folds import KINDS
 from refold.core.policy import Policy
 from refold.core.validate import PROVIDERS
 from refold.replay.bill import Bill
 from refold.replay.measure import Request
-from refold.replay.recall import Recalled
 from refold.replay.transcript import Transcript
 
 JSON_VERSION: Final = 1

@@ -12,15 +12,16 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias
 
 from langchain_core.messages import BaseMessage
 
-from refold.agent.recall import read_history_gen
+from refold.agent.recall import Answer, read_history_gen
 from refold.core.artifacts import media_path
 from refold.core.canonical import digest, digest_of
 from refold.core.facts import FactClass, Presence, extract_facts
 from refold.core.history import HistoryEntry, parse_contents, parse_history
+from refold.core.log import Log
 from refold.core.messages import blocks_of, calls_of, text_of
 from refold.core.program import run
 from refold.core.project import Window
@@ -80,7 +81,7 @@ def recall(window: Window, files: Files, *, page: int) -> Recalled:
             whole.add(log.keys[index])
         elif not (left := _missing(needed, [*seen, *_by_path(message, log.keys[index], stored, files)])):
             found["path"] += 1
-        elif not _missing(left, _by_id(log.keys[index], log.messages, left, page, files)):
+        elif not _missing(left, _by_id(index, log, left, page, files)):
             found["id"] += 1
         else:
             lost.append(log.keys[index])
@@ -110,7 +111,6 @@ def _call_text(name: str, args: Mapping[str, object] | str) -> str:
 
 
 def _decoded(data: str) -> bytes:
-
     try:
         return base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
@@ -172,24 +172,27 @@ def _is_stored(path: str, stored: _Stored, files: Files) -> bool:
         return False
 
 
-def _by_id(key: str, messages: Sequence[BaseMessage], needed: Sequence[Piece], page: int, files: Files) -> list[Piece]:
+def _by_id(index: int, log: Log, needed: Sequence[Piece], page: int, files: Files) -> list[Piece]:
     """The pieces that `read_history` gives back for a message id, all pages of it put together."""
     text, start = "", 0
     for _ in range(_MOST_PAGES):
-        given = run(read_history_gen(key, start, messages, page), partial(answer, files))
-        head = _PAGE.match(given) if isinstance(given, str) else None
+        given = _shown(run(read_history_gen(log.keys[index], start, log, page), partial(answer, files)))
+        head = _PAGE.match(given)
         if head is None:
             return []
-        text += cast("str", given)[head.end() :]
+        text += given[head.end() :]
         if head[1] is None:
             break
         start = int(head[1])
-    spoken = {("call", _call_text(call.name, call.args)): _as_read(call.args) for call in _calls(key, messages)}
+    calls = [_Call(call.name, call.args) for call in calls_of(log.messages[index])]
+    spoken = {("call", _call_text(call.name, call.args)): _as_read(call.args) for call in calls}
     return [piece for piece in needed if spoken.get(piece, piece[1]) in text and piece[0] != "media"]
 
 
-def _calls(key: str, messages: Sequence[BaseMessage]) -> list["_Call"]:
-    return [_Call(c.name, c.args) for message in messages if message.id == key for c in calls_of(message)]
+def _shown(given: Answer) -> str:
+    """The text of an answer; media come behind it."""
+    first = given if isinstance(given, str) else given[0]
+    return first if isinstance(first, str) else str(first.get("text", ""))
 
 
 @dataclass(frozen=True, slots=True)
