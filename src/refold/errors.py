@@ -7,6 +7,7 @@
     ├── SummaryError                 the summariser gave nothing usable
     ├── FoldVetoedError              a `before_fold` hook refused a fold that the request cannot do without
     ├── SessionFormatError           a recorded session that no importer recognises
+    ├── RunFailedError               a run of the command line's agent that its model or a tool broke off
     ├── ReplayMismatchError          a replay that did not reproduce the recorded log
     ├── FilesError                   storage of artifacts
     │   ├── PathError                a path that is refused (traversal, NUL, reserved, too long; also a ValueError)
@@ -110,6 +111,12 @@ class ReplayMismatchError(RefoldError):
     """A replayed agent did something else than the recorded one; the message says where."""
 
     exit_code = 7
+
+
+class RunFailedError(RefoldError):
+    """A model or a tool failed in a run of `refold run`; the thread is kept, and the message says how to go on."""
+
+    exit_code = 9
 
 
 class FilesError(RefoldError):

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from refold.core.canonical import Json
+from refold.core.gauge import Gauge
+from refold.core.limits import Budget
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import Counter, Histogram
@@ -47,10 +49,14 @@ class Telemetry:
             saved.add(max(0, int(str(data["before"])) - int(str(data["after"]))))
         stream({"refold": {"event": name, **data}})
 
-    def window(self, used: int, budget: int) -> None:
-        """Record how full a window was when it was sent."""
-        if self.occupancy is not None and budget > 0:
-            self.occupancy.record(used / budget)
+    def window(self, gauge: Gauge, budget: Budget, *, limit: int, stream: Callable[[object], object]) -> None:
+        """Record how full a window was when it was sent, and put it on the run's custom stream: the event `window` with
+        the tokens of messages (`used`), what messages may use (`budget`), system prompt and tools (`fixed`), and the
+        model's input limit (`limit`)."""
+        if self.occupancy is not None and limit > 0:
+            self.occupancy.record((gauge.used + gauge.fixed) / limit)
+        numbers = {"used": gauge.used, "budget": budget.messages, "fixed": gauge.fixed, "limit": limit}
+        stream({"refold": {"event": "window", **numbers}})
 
     def span(self, name: str) -> AbstractContextManager[object]:
         """A span around a piece of work, or nothing where OpenTelemetry is absent."""

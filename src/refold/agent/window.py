@@ -182,7 +182,9 @@ class WindowMiddleware(AgentMiddleware[WindowState, None, object]):
 
     def _commit(self, edge: Edge, outcome: Outcome) -> ModelResponse[object] | ExtendedModelResponse[object]:
         self.setup.host.put(edge.thread, outcome.gauge, self._clock(), budget=outcome.room.messages)
-        self._telemetry.window(outcome.gauge.used + outcome.gauge.fixed, edge.room.limits.input)
+        self._telemetry.window(
+            outcome.gauge, outcome.room, limit=edge.room.limits.input, stream=edge.request.runtime.stream_writer
+        )
         response = cast("ModelResponse[object]", outcome.response)
         update = edge.cleared()
         if not outcome.folds and not update:
