@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -16,7 +17,7 @@ from langchain.agents.middleware import (
     TodoListMiddleware,
 )
 from langchain.agents.middleware.types import AgentMiddleware
-from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
+from langchain.agents.structured_output import AutoStrategy, ProviderStrategy, ToolStrategy
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
@@ -125,6 +126,29 @@ class TestALongRunStaysInsideItsWindow:
         assert any(request.refusal for request in model.requests)
         assert "".join(chunk.text for chunk, _ in parts).endswith("All steps are done.")
 
+    def test_a_summary_request_leaves_room_for_the_answers_cap(self) -> None:
+        """Faults 12, 16: the provider counts `max_tokens` into the window, of the summary's request too."""
+        model, worker = worker_model(25, limit=4_000, shared_limit=True, max_tokens=1_000)
+        go(agent(model, window(policy=replace(QUICK, output_reserve=None))), start())
+        assert worker.summaries >= 2
+        assert_sound(model)
+
+    @pytest.mark.parametrize("declared", [True, False], ids=["declared", "learnt"])
+    def test_the_summary_model_has_its_own_window(self, declared: bool) -> None:
+        """Faults 1, 16, 144: a limit of 1k with the answer's cap in it; undeclared, one refusal is enough
+        for all later passes."""
+        model, _ = worker_model(25)
+        options: dict[str, Any] = {} if declared else {"profile": {}}
+        writer = StrictModel(
+            script=Worker(rounds=0), limit=1_000, shared_limit=True, max_tokens=300, model_name="writer", **options
+        )
+        graph = agent(model, window(summary_model=writer))
+        go(graph, start())
+        assert kinds(graph)["summary"] + kinds(graph)["merge"] >= 3
+        assert kinds(graph)["strike"] == 0
+        assert_sound(model)
+        assert_sound(writer, refused=0 if declared else 1)
+
     def test_a_body_limit_is_learnt_too(self) -> None:
         """Fault 17: HTTP 413; what is sent again is smaller."""
         model, _ = worker_model(14, profile={}, byte_limit=9_000, limit=None)
@@ -159,17 +183,21 @@ class Report(BaseModel):
 
 class TestStructuredOutput:
     @BOTH
-    def test_by_a_tool(self, is_async: bool) -> None:
+    @pytest.mark.parametrize("strategy", [ToolStrategy, AutoStrategy])
+    def test_by_a_tool(self, strategy: Any, is_async: bool) -> None:
         """Summaries are asked without the forced output tool; the answer is parsed as ever."""
         model, worker = worker_model(18)
         worker.answer = AIMessage(  # type: ignore[assignment]
             "", tool_calls=[{"id": "r", "name": "Report", "args": {"title": "done", "findings": ["a"]}}]
         )
-        graph = agent(model, response_format=ToolStrategy(Report))
+        graph = agent(model, response_format=strategy(Report))
         result = go(graph, start(), is_async=is_async)
         assert result["structured_response"] == Report(title="done", findings=["a"])
         assert kinds(graph)["summary"] >= 1
         assert_sound(model)
+        first = next(r for r in model.requests if r.tools and is_summary_request(r.messages))
+        assert first.tools == model.requests[0].tools  # fault 124: the prefix is the live one from byte 0
+        assert first.cached >= len(first.messages) - 3
 
     def test_by_the_provider(self) -> None:
         """The provider's own structured output, with folds on the way."""

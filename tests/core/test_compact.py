@@ -179,6 +179,27 @@ class TestTheSummarisersOwnLimit:
         assert here.summaries == []
         assert [fold["kind"] for fold in outcome.folds] == ["strike"]
 
+    @pytest.mark.parametrize(
+        "words", ["The input of {sent} tokens is longer than the {limit} tokens of the model.", ""]
+    )
+    @pytest.mark.parametrize("live", [False, True])
+    def test_a_limit_that_no_one_declared_is_learnt(self, words: str, live: bool) -> None:
+        """A summary model that takes less than was assumed of it refuses; it is asked for smaller pieces."""
+        refused: list[int] = []
+
+        def small(ask: AskSummariser) -> AIMessage:
+            sent = utf8_quarter(ask.messages, ())
+            if sent > 1_000:
+                refused.append(sent)
+                raise RuntimeError(words.format(sent=sent, limit=1_000) or "Input is too long for requested model.")
+            return AIMessage(SUMMARY)
+
+        here = World(limit=ROOMY, policy=POLICY, live=live, summary_limit=64_000, summariser=small)
+        made = [fold["kind"] for fold in here.call(LOG).folds]
+        assert "summary" in made
+        assert "strike" not in made
+        assert 1 <= len(refused) <= 4
+
     def test_every_word_reaches_the_summariser(self) -> None:
         """Faults 49, 52: the chunks hold every message of the span, whole, also the end of a long argument."""
         log = list(LOG)

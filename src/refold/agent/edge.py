@@ -15,6 +15,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
 from langgraph.errors import GraphBubbleUp
 
+from refold.agent.host import output_tools
 from refold.agent.models import ModelFacts, tool_choice_off
 from refold.agent.quiet import acall_quietly, call_quietly, quiet_config
 from refold.agent.telemetry import Telemetry
@@ -85,7 +86,8 @@ class Models:
 
 @dataclass(kw_only=True)
 class Edge:
-    """Answers effects for one request. `learn` remembers a refusal and answers with what is known then."""
+    """Answers effects for one request. `learn` remembers a refusal and answers with what is known then; `learn_of`
+    remembers one of another model that writes summaries."""
 
     request: Request
     facts: ModelFacts
@@ -94,6 +96,7 @@ class Edge:
     telemetry: Telemetry
     thread: str
     learn: Callable[[LearnLimit], Room]
+    learn_of: Callable[[BaseChatModel, LearnLimit], None]
     room: Room
     before_fold: BeforeFold | None = None
     budget_line: bool = False
@@ -117,7 +120,7 @@ class Edge:
                 except GraphBubbleUp:
                     raise
                 except Exception as error:  # noqa: BLE001 - whatever a model raises is a failed summary
-                    return Failure(error=error, overflow=refusals.parse_overflow(error))
+                    return self._failed(effect, error)
             case Sleep(seconds=seconds):
                 time.sleep(seconds)
                 return None
@@ -147,7 +150,7 @@ class Edge:
                 except GraphBubbleUp:
                     raise
                 except Exception as error:  # noqa: BLE001 - whatever a model raises is a failed summary
-                    return Failure(error=error, overflow=refusals.parse_overflow(error))
+                    return self._failed(effect, error)
             case Sleep(seconds=seconds):
                 await asyncio.sleep(seconds)
                 return None
@@ -180,10 +183,20 @@ class Edge:
             return _only(await handler(self._live(effect)))
         return _as_ai(await self._model(effect).ainvoke(list(effect.messages), quiet_config()))
 
+    def _failed(self, effect: AskSummariser, error: Exception) -> Failure:
+        """A summary that failed; a refusal as too long is remembered of a model that is asked for summaries alone."""
+        overflow = refusals.parse_overflow(error)
+        if overflow is not None and (model := self._model(effect)) is not self.request.model and effect.route != "live":
+            self.learn_of(model, LearnLimit(overflow=overflow, sent=effect.sent, size=0, scale=1.0))
+        return Failure(error=error, overflow=overflow)
+
     def _live(self, effect: AskSummariser) -> Request:
         """The request itself plus the instruction: the same model, system prompt and tools, no structured output."""
+        structured = output_tools(self.request.response_format, self.facts.profile)
         return self._with(effect.messages).override(
-            tool_choice=tool_choice_off(self.facts) or self.request.tool_choice, response_format=None
+            tools=[*self.request.tools, *structured],
+            tool_choice=tool_choice_off(self.facts) or self.request.tool_choice,
+            response_format=None,
         )
 
     def _model(self, effect: AskSummariser) -> BaseChatModel:

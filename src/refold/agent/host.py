@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, cast
 
-from langchain.agents.structured_output import AutoStrategy, ProviderStrategy, ToolStrategy
+from langchain.agents.structured_output import AutoStrategy, OutputToolBinding, ProviderStrategy, ToolStrategy
+from langchain_core.tools import BaseTool
 
 from refold.core.effects import LearnLimit
 from refold.core.family import Family
@@ -88,6 +89,19 @@ class Host:
             if family not in self.bounds:
                 self.bounds[family] = EstimatingMeter(family=family, upper_bound=True)
             return self.bounds[family]
+
+
+def output_tools(response_format: object, profile: Mapping[str, object]) -> list[BaseTool]:
+    """The tools that LangChain binds for structured output, where it takes tools for it: they are part of the prefix
+    that a request for a summary shares (fault 124)."""
+    if response_format is None or isinstance(response_format, ProviderStrategy):
+        return []
+    if not isinstance(response_format, ToolStrategy):  # LangChain takes the provider's own way where there is one
+        if profile.get("structured_output"):
+            return []
+        schema = response_format.schema if isinstance(response_format, AutoStrategy) else response_format
+        response_format = ToolStrategy(schema=cast("type[object]", schema))
+    return [OutputToolBinding.from_schema_spec(spec).tool for spec in response_format.schema_specs]
 
 
 def schema_tools(response_format: object) -> tuple[Mapping[str, object], ...]:

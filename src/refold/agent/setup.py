@@ -84,9 +84,13 @@ class Setup:
             self.host.learn(facts.key, effect)
             return self.room(facts)
 
+        def learn_of(model: BaseChatModel, effect: LearnLimit) -> None:
+            if (key := facts_of(model, {}).key) != facts.key:
+                self.host.learn(key, effect)
+
         edge = Edge(
             request=request, facts=facts, files=files, models=self.models, telemetry=telemetry, thread=thread,
-            learn=learn, before_fold=before_fold, room=room,
+            learn=learn, learn_of=learn_of, before_fold=before_fold, room=room,
             budget_line=self.policy.budget_line,
         )  # fmt: skip
         return turn, edge
@@ -151,8 +155,10 @@ class Setup:
         )
 
     def _request_limit(self, facts: ModelFacts) -> int:
-        """The most tokens of a summary request, as an upper bound counts it."""
-        return self.room(facts).limits.input
+        """The most tokens of a summary request, as an upper bound counts it, beside the answer that its model caps."""
+        room = self.room(facts)
+        cap = facts.output_cap or (room.learned.output if room.learned is not None else None) or 0
+        return max(0, room.limits.input - cap) if room.limits.shared else room.limits.input
 
 
 def tool_names(tools: Sequence[BaseTool | Mapping[str, object]]) -> frozenset[str]:

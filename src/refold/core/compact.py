@@ -386,7 +386,8 @@ def _summary_job(
     job: Compaction, gauge: Gauge, step: SummaryStep, span: Sequence[BaseMessage], *, must_fit: bool
 ) -> SummaryJob:
     target = segment_tokens(job, step)
-    fits = gauge.used + gauge.fixed + target + _SUMMARY_ROOM <= job.room.limit
+    answer = max(target, job.room.reserved)  # a provider that counts both together counts the answer's cap, not it
+    fits = gauge.used + gauge.fixed + answer + _SUMMARY_ROOM <= job.room.limit
     so_far = step.stop > max((segment.stop for segment in gauge.window.segments), default=0)
     live = job.summariser.live and fits and not must_fit and so_far
     return SummaryJob(

@@ -62,12 +62,14 @@ class AskSummariser(Effect[Reply | Failure]):
     """Ask a model for a summary, unseen by the user's streams. Model errors and time-outs are answers, not exceptions.
 
     For the `live` route `messages` are the window and an instruction: system prompt, tools and model stay those of
-    the request, with tool calls switched off. For the other routes `messages` are the whole request.
+    the request, with tool calls switched off. For the other routes `messages` are the whole request, of `sent` tokens
+    by an upper bound.
     """
 
     route: Route
     messages: Sequence[BaseMessage]
     timeout: float
+    sent: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,9 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from refold.core.artifacts import summary_path
 from refold.core.canonical import canonical_bytes, digest_of
 from refold.core.effects import AskSummariser, Failure, ReadFile, Report, Route, Sleep, WriteFile
+from refold.core.limits import LearnedLimits, ModelKey
 from refold.core.messages import Call, blocks_of, calls_of, role_of, text_of
+from refold.core.overflow import Overflow
 from refold.core.program import Program
 from refold.core.record import escape_record, wrap_record
 from refold.errors import FileConflictError, FileMissingError, SummaryError
@@ -44,6 +46,9 @@ _FRAME: Final = 24
 """Tokens of two messages besides their text."""
 _MOST_ROUNDS: Final = 4
 """Rounds of combining partial summaries before what there is has to do."""
+_MOST_REFUSALS: Final = 4
+"""Refusals as too long after which a summary model is given up: each one at least halves what is sent, or names the
+limit."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -149,7 +154,7 @@ def _ask_gen(job: SummaryJob) -> Program[Summary]:
     reasons: list[str] = []
     if job.live is not None:
         answer = yield from _attempt_gen(job, "live", [*job.live, _live_instruction(job)], reasons, most=job.source)
-        if answer is not None:
+        if isinstance(answer, str):
             return Summary(text=answer, route="live", stored=False)
     routes: list[tuple[Route, int]] = [("summary", job.limit)]
     if job.fallback_limit is not None:
@@ -162,18 +167,19 @@ def _ask_gen(job: SummaryJob) -> Program[Summary]:
 
 
 def _attempt_gen(
-    job: SummaryJob, route: Route, messages: Sequence[BaseMessage], reasons: list[str], *, most: int
-) -> Program[str | None]:
-    """Ask once, and again as often as the policy says. None when nothing usable came, or the request is too long."""
+    job: SummaryJob, route: Route, messages: Sequence[BaseMessage], reasons: list[str], *, most: int, sent: int = 0
+) -> Program[str | Overflow | None]:
+    """Ask once, and again as often as the policy says. None when nothing usable came, the refusal when the request is
+    too long."""
     for attempt in range(job.retries + 1):
         if attempt:
             yield from Sleep(seconds=job.backoff * 2 ** (attempt - 1))
-        answer = yield from AskSummariser(route=route, messages=messages, timeout=job.timeout)
+        answer = yield from AskSummariser(route=route, messages=messages, timeout=job.timeout, sent=sent)
         if isinstance(answer, Failure):
             reasons.append(f"{route}: {type(answer.error).__name__}")
             yield from Report(event="summary_failed", data={"route": route, "error": repr(answer.error)[:300]})
             if answer.overflow is not None:
-                return None
+                return answer.overflow
             continue
         flaw = unusable(answer.message, most=most, count=job.count)
         if flaw is None:
@@ -186,7 +192,19 @@ def _attempt_gen(
 
 
 def _chunked_gen(job: SummaryJob, route: Route, limit: int, reasons: list[str]) -> Program[str | None]:
-    """Summarise chunks that fit the model, and the summaries of the chunks, until one is short enough."""
+    """Summarise in requests that fit the model. One whose limit turns out to be lower than was assumed says so by
+    refusing, and gets smaller requests."""
+    for _ in range(_MOST_REFUSALS):
+        answer = yield from _combined_gen(job, route, limit, reasons)
+        if not isinstance(answer, int):
+            return answer
+        limit = answer
+    return None
+
+
+def _combined_gen(job: SummaryJob, route: Route, limit: int, reasons: list[str]) -> Program[str | int | None]:
+    """Summarise chunks that fit the model, and the summaries of the chunks, until one is short enough. The limit to go
+    on with where the model refuses a request as too long."""
     target = max(64, min(job.target, limit // 4))
     frame = job.count(_request_text("", target, job.focus)) + job.count(_SYSTEM) + _FRAME
     room = limit - target - frame
@@ -198,9 +216,13 @@ def _chunked_gen(job: SummaryJob, route: Route, limit: int, reasons: list[str]) 
         chunks = chunked(pieces, room, job.count)
         written: list[str] = []
         for chunk in chunks:
-            most = max(job.count(chunk), target // 2)
+            size = job.count(chunk)
             request = [SystemMessage(content=_SYSTEM), HumanMessage(content=_request_text(chunk, target, job.focus))]
-            answer = yield from _attempt_gen(job, route, request, reasons, most=most)
+            answer = yield from _attempt_gen(
+                job, route, request, reasons, most=max(size, target // 2), sent=size + frame
+            )
+            if isinstance(answer, Overflow):
+                return lowered(limit, answer, sent=size + frame)
             if answer is None:
                 return None
             written.append(answer)
@@ -209,6 +231,16 @@ def _chunked_gen(job: SummaryJob, route: Route, limit: int, reasons: list[str]) 
             return joined if job.count(joined) < job.source else None
         pieces = written
     return joined if job.count(joined) < job.source else None
+
+
+def lowered(limit: int, overflow: Overflow, *, sent: int) -> int:
+    """The limit to assume of a summary model that refused `sent` tokens, by our own count; below `sent` and `limit`."""
+    key = ModelKey(model="summary")
+    learned = LearnedLimits().learn(key, overflow, estimated=sent).of(key)
+    named = learned.ceiling() if learned is not None and learned.exact else None
+    if named is None or learned is None:
+        return min(limit, sent) // 2
+    return max(0, min(limit, sent, named - (learned.output or 0 if learned.shared else 0)) - 1)
 
 
 def chunked(pieces: Sequence[str], room: int, count: Callable[[str], int]) -> list[str]:
