@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from refold.agent.create import create_agent
     from refold.agent.edge import FoldCommitted, FoldProposal
     from refold.agent.offload import OffloadMiddleware
+    from refold.agent.report import SessionReport
     from refold.agent.setup import Binding
     from refold.agent.stack import middleware
     from refold.agent.undo import Undone, aundo_summary, undo_summary
@@ -36,6 +37,7 @@ __all__ = [
     "Plan",
     "Policy",
     "RefoldError",
+    "SessionReport",
     "Undone",
     "WindowMiddleware",
     "aundo_summary",
@@ -61,6 +63,7 @@ _HOMES = {
     "Plan": "refold.core.plan",
     "Policy": "refold.core.policy",
     "RefoldError": "refold.errors",
+    "SessionReport": "refold.agent.report",
     "Undone": "refold.agent.undo",
     "WindowMiddleware": "refold.agent.window",
     "aundo_summary": "refold.agent.undo",

@@ -22,7 +22,17 @@ BROKEN_PIPE = 141
 
 def build() -> typer.Typer:
     """The application with every command."""
-    from refold.cli import convert_cmd, gc_cmd, migrate_cmd, prune_cmd, replay_cmd, stats_cmd, threads_cmd, verify_cmd
+    from refold.cli import (
+        convert_cmd,
+        gc_cmd,
+        migrate_cmd,
+        prune_cmd,
+        replay_cmd,
+        report_cmd,
+        stats_cmd,
+        threads_cmd,
+        verify_cmd,
+    )
 
     app = typer.Typer(
         name="refold",
@@ -33,7 +43,17 @@ def build() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_options)
-    for command in (replay_cmd, convert_cmd, threads_cmd, stats_cmd, verify_cmd, prune_cmd, gc_cmd, migrate_cmd):
+    for command in (
+        replay_cmd,
+        report_cmd,
+        convert_cmd,
+        threads_cmd,
+        stats_cmd,
+        verify_cmd,
+        prune_cmd,
+        gc_cmd,
+        migrate_cmd,
+    ):
         command.register(app)
     return app
 

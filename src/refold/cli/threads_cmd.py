@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,18 +11,12 @@ from rich.table import Table
 from rich.text import Text
 
 from refold.cli.database import HELP, existing, kind_of, serde_of_environment
+from refold.cli.heads import Thread, head_of, threads_of
 from refold.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from refold.checkpoint.migrate.databases import Kind
-    from refold.checkpoint.migrate.saved import Place, Source
-
-
-@dataclass(kw_only=True)
-class _Thread:
-    namespaces: int = 0
-    checkpoints: int = 0
-    head: "Place | None" = None
+    from refold.checkpoint.migrate.saved import Source
 
 
 def register(app: typer.Typer) -> None:
@@ -52,24 +45,10 @@ def threads(
             for line in _messages(source, thread, channel):
                 typer.echo(json.dumps(line, ensure_ascii=False))
         else:
-            _show(source, _threads(source), as_json=as_json)
+            _show(source, threads_of(source), as_json=as_json)
 
 
-def _threads(source: "Source") -> dict[str, _Thread]:
-    found: dict[str, _Thread] = {}
-    namespace: tuple[str, str] | None = None
-    for place, _ in source.index():  # in the order of threads, namespaces and age
-        known = found.setdefault(place.thread_id, _Thread())
-        known.checkpoints += 1
-        if namespace != (place.thread_id, place.checkpoint_ns):
-            namespace = (place.thread_id, place.checkpoint_ns)
-            known.namespaces += 1
-        if place.checkpoint_ns == "" or known.head is None:
-            known.head = place
-    return found
-
-
-def _show(source: "Source", found: dict[str, _Thread], *, as_json: bool) -> None:
+def _show(source: "Source", found: dict[str, Thread], *, as_json: bool) -> None:
     rows: list[dict[str, object]] = []
     for name, known in found.items():
         saved = None if known.head is None else source.read(known.head)
@@ -93,25 +72,9 @@ def _show(source: "Source", found: dict[str, _Thread], *, as_json: bool) -> None
 
 def _messages(source: "Source", thread: str, channel: str) -> Sequence[dict[str, object]]:
     from langchain_core.messages import BaseMessage
-    from langgraph.channels.delta import DeltaChannel
-    from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
-    from refold.checkpoint.reducer import reduce_messages
-
-    known = _threads(source).get(thread)
-    saved = None if known is None or known.head is None else source.read(known.head)
-    if saved is None or known is None or known.head is None:
-        raise ConfigurationError(f"there is no thread {thread!r}; refold threads lists them")
-    values = saved.tuple.checkpoint["channel_values"]
-    if channel in values:
-        value = values[channel]
-        held = value.value if isinstance(value, _DeltaSnapshot) else value
-    elif channel in saved.tuple.checkpoint["channel_versions"]:
-        history = source.history(known.head, [channel])[channel]
-        log = DeltaChannel(reduce_messages, list).from_checkpoint(history.get("seed"))
-        log.replay_writes(history["writes"])
-        held = log.get()
-    else:
+    held = head_of(source, thread).channel(channel)
+    if held is None:
         raise ConfigurationError(f"thread {thread!r} has no channel {channel!r}; name it: --channel NAME")
     return [
         item.model_dump(mode="json") if isinstance(item, BaseMessage) else {"value": repr(item)}

@@ -6,6 +6,7 @@ that no longer act. It is a fold like others: recorded, append-only, named by co
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final, Literal, TypeAlias
 
 from refold.core.folds import SPAN_KINDS, Fold, make_fold
@@ -45,7 +46,8 @@ def undo_fold(gauge: Gauge, folds: Sequence[Fold], *, pass_id: str, reason: str)
     data = {"folds": [fold.id for fold in folds]}
     at = log.anchor(len(log) - 1)
     fold = make_fold("undo", data, pass_id=pass_id, reason=reason, at=at, before=gauge.used, after=0, scale=gauge.scale)
-    return fold, _with(gauge, fold)
+    after = _with(gauge, fold)
+    return replace(fold, after=after.used), after
 
 
 def undo_within(gauge: Gauge, *, most: int, pass_id: str, reason: str) -> tuple[Fold, Gauge] | None:

@@ -7,18 +7,16 @@ the two.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal
 
 from langchain_core.messages import BaseMessage
 
 from refold.core.canonical import digest_of
+from refold.core.categories import CATEGORIES, Category, category_of
 from refold.core.cost import Tool
-from refold.core.messages import REFOLD_KEY, content_hash, is_record, role_of
+from refold.core.messages import content_hash, is_record, role_of
 from refold.core.meter import EstimatingMeter, ExactMeter, Meter, tokenizer_meter
 from refold.core.validate import Provider, all_violations
-
-Category: TypeAlias = Literal["system", "tools", "human", "ai", "tool", "summaries", "state"]
-CATEGORIES: Final[tuple[Category, ...]] = ("system", "tools", "human", "ai", "tool", "summaries", "state")
 
 _COUNTER_MODEL: Final = "gpt-4o"
 """A model of the o200k family."""
@@ -94,21 +92,6 @@ def strict_meter() -> Meter:
 def name_of(meter: Meter) -> str:
     """What a counter is called in results."""
     return "o200k_base" if isinstance(meter, ExactMeter) else "estimate, upper bound"
-
-
-def category_of(message: BaseMessage) -> Category:
-    """What a message of a window is."""
-    if is_record(message):
-        return "state" if message.additional_kwargs[REFOLD_KEY].get("kind") == "state" else "summaries"
-    match role_of(message):
-        case "ai":
-            return "ai"
-        case "tool":
-            return "tool"
-        case "system":
-            return "system"
-        case _:
-            return "human"
 
 
 def invalid_rules(messages: Sequence[BaseMessage]) -> Mapping[Provider, tuple[str, ...]]:

@@ -1,46 +1,29 @@
 """The report of a replay: what the command prints, and a self-contained HTML page."""
 
 from collections.abc import Sequence
-from html import escape
-from importlib.resources import files
 from pathlib import Path
 
-from refold.errors import ConfigurationError
+from refold.core.categories import CATEGORIES
 from refold.replay.charts import Band, compared, short, stacked
-from refold.replay.measure import CATEGORIES
+from refold.replay.page import page, table, text, tiles, write_page
 from refold.replay.result import Replay
-from refold.replay.secrets import redact
 
 _NAMES = {"human": "user", "ai": "model", "tool": "tool results", "tools": "tool schemas", "system": "system prompt"}
 
 
 def write_report(replay: Replay, path: Path) -> None:
     """Write the page; it loads nothing from anywhere. Raises `ConfigurationError` when the file cannot be made."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(render(replay), "utf-8")
-    except OSError as error:
-        raise ConfigurationError(f"--out {path}: cannot be written ({error.strerror or error})") from error
+    write_page(render(replay), path)
 
 
 def render(replay: Replay) -> str:
     """The page as HTML. Whatever comes from the recording is redacted and escaped."""
-    css = files("refold.replay").joinpath("templates/report.css").read_text("utf-8")
-    name = _text(replay.transcript.name)
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" '
-        f'content="light dark"><title>{name}: replay</title><style>{css}</style></head><body><main>'
-        f"{_sections(replay)}<footer>refold {_text(_version())}. Tokens: {_text(replay.counter)}. "
-        "Billing is simulated by the published cache rules of the provider; see docs/replay.md.</footer>"
-        "</main></body></html>"
+    return page(
+        f"{replay.transcript.name}: replay",
+        _sections(replay),
+        footer=f"Tokens: {replay.counter}. Billing is simulated by the published cache rules of the provider; see "
+        "docs/replay.md.",
     )
-
-
-def _version() -> str:
-    from importlib.metadata import version
-
-    return version("refold")
 
 
 def _sections(replay: Replay) -> str:
@@ -49,7 +32,7 @@ def _sections(replay: Replay) -> str:
         parts += [_occupancy(replay), _categories(replay), _billing(replay), _reuse(replay)]
     parts += [_folds(replay), _numbers(replay), _problems(replay)]
     for child in replay.subagents:
-        parts.append(f"<h2>Subagent {_text(child.transcript.name)}</h2>{_tiles(child)}")
+        parts.append(f"<h2>Subagent {text(child.transcript.name)}</h2>{_tiles(child)}")
         if child.calls:
             parts.append(_occupancy(child))
     return "".join(parts)
@@ -59,8 +42,8 @@ def _head(replay: Replay) -> str:
     good = replay.holds and not replay.problems
     words = "every request valid and under the limit, nothing lost" if good else f"{len(replay.problems)} problems"
     return (
-        f"<h1>{_text(replay.transcript.name)}</h1><p>{len(replay.transcript.messages):,} messages "
-        f"({_text(replay.transcript.format)}), {len(replay.calls):,} model calls, replayed through a LangGraph agent "
+        f"<h1>{text(replay.transcript.name)}</h1><p>{len(replay.transcript.messages):,} messages "
+        f"({text(replay.transcript.format)}), {len(replay.calls):,} model calls, replayed through a LangGraph agent "
         f'inside {replay.limit:,} tokens.</p><span class="verdict {"good" if good else "bad"}">{words}</span>'
     )
 
@@ -68,7 +51,7 @@ def _head(replay: Replay) -> str:
 def _tiles(replay: Replay) -> str:
     bill = replay.bill
     saved = 1 - bill.managed / bill.without if bill.without else 0.0
-    tiles = [
+    numbers = [
         (
             short(replay.peak),
             f"tokens, the largest request; limit {short(replay.limit)}, without refold {short(replay.peak_without)}",
@@ -78,8 +61,7 @@ def _tiles(replay: Replay) -> str:
         (f"{len(replay.recalled.unreachable)}", f"messages lost of {len(replay.transcript.messages):,}"),
         (f"{short(replay.checkpoint_bytes)}B", f"checkpoints; whole copies {short(replay.whole_copies_bytes)}B"),
     ]
-    cells = "".join(f'<div class="tile"><b>{_text(b)}</b><span>{_text(s)}</span></div>' for b, s in tiles)
-    return f'<div class="tiles">{cells}</div>'
+    return tiles(numbers)
 
 
 def _occupancy(replay: Replay) -> str:
@@ -131,7 +113,7 @@ def _billing(replay: Replay) -> str:
     )
     return (
         f"<h2>Billed cost</h2><p>{bill.without:,.0f} fresh input tokens without refold, {bill.managed:,.0f} with it"
-        f"{_text(money)}, summaries included, by {_text(bill.rules)} cache rules. Read from the cache: "
+        f"{text(money)}, summaries included, by {text(bill.rules)} cache rules. Read from the cache: "
         f"{bill.cached_share_without:.0%} without, {bill.cached_share:.0%} with.</p>"
         f"<figure>{stacked(bands, top=top, height=220)}{_key([(b.name, b.colour) for b in bands])}</figure>"
     )
@@ -171,7 +153,7 @@ def _folds(replay: Replay) -> str:
         for identity, kinds in by_pass.items()
     ]
     head = ["call", "why", "kinds", "messages", "before", "after", "saved"]
-    return "<h2>Folds</h2><p>Each pass, and the window's tokens around it.</p>" + _table(
+    return "<h2>Folds</h2><p>Each pass, and the window's tokens around it.</p>" + table(
         head, rows, numeric=(0, 3, 4, 5, 6)
     )
 
@@ -185,7 +167,7 @@ def _covers(data: object) -> int:
 
 
 def _numbers(replay: Replay) -> str:
-    return "<h2>All numbers</h2>" + _table(
+    return "<h2>All numbers</h2>" + table(
         ["", "without refold", "with refold"], [list(row) for row in summary_rows(replay)], numeric=(1, 2)
     )
 
@@ -195,26 +177,12 @@ def _problems(replay: Replay) -> str:
     found += [f"{s.count} records skipped: {s.reason}" for s in replay.transcript.skipped]
     if not found:
         return "<h2>Problems</h2><p>None.</p>"
-    return "<h2>Problems</h2>" + _table(["what"], [[line] for line in found[:500]])
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]], *, numeric: Sequence[int] = ()) -> str:
-    def cells(tag: str, row: Sequence[str]) -> str:
-        return "".join(
-            f"<{tag}{' class=n' if place in numeric else ''}>{_text(cell)}</{tag}>" for place, cell in enumerate(row)
-        )
-
-    body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
-    return f'<div class="scroll"><table><tr>{cells("th", head)}</tr>{body}</table></div>'
+    return "<h2>Problems</h2>" + table(["what"], [[line] for line in found[:500]])
 
 
 def _key(entries: Sequence[tuple[str, str]]) -> str:
-    marks = "".join(f'<span><i style="background:{colour}"></i>{_text(name)}</span>' for name, colour in entries)
+    marks = "".join(f'<span><i style="background:{colour}"></i>{text(name)}</span>' for name, colour in entries)
     return f"<figcaption>{marks}</figcaption>"
-
-
-def _text(value: str) -> str:
-    return escape(redact(value))
 
 
 def summary_rows(replay: Replay) -> list[tuple[str, str, str]]:
