@@ -81,8 +81,10 @@ class TestNumbersAreThoseOfTheThread:
         assert report.folds["undo"] == 1
         assert [one.undone for one in report.passes].count(True) == 1
         assert report.passes[-1].saved < 0
-        first = values["messages"][1].id
-        agent.update_state(CONFIG, {"messages": [RemoveMessage(id=first)]})
+        agent, _ = thread(14)
+        values = agent.get_state(CONFIG).values
+        covered = project(values["messages"], values["folds"]).segments[0].start
+        agent.update_state(CONFIG, {"messages": [RemoveMessage(id=values["messages"][covered].id)]})
         values = agent.get_state(CONFIG).values
         assert SessionReport.of(values["messages"], values["folds"]).void > 0
 
