@@ -30,7 +30,7 @@ _GROUP: Final = 24
 class Archive:
     """What to archive: the log messages `[start, stop)`, and the segments among them that a new one tells anew.
 
-    `beside` are later messages that stay in the window, but lose something with the span (reasoning bound to it).
+    `beside` are messages that stay in the window, but lose something with the span (reasoning bound to it).
     """
 
     thread: str

@@ -109,7 +109,7 @@ class Builder:
         first, results = self.round()
         if not self.some("interleaved", 1, 8):
             if self.some("human_results", 1, 10):
-                return [first, _as_human(results)]
+                return [first, _as_human(results, self.message_id())]
             return [first, *results]
         second, more = self.round()
         return [first, second, *self.draw(st.permutations([*results, *more]))]
@@ -260,9 +260,10 @@ def _opaque(number: int) -> str:
     return base64.b64encode(f"opaque {number}".encode()).decode()
 
 
-def _as_human(results: Sequence[ToolMessage]) -> HumanMessage:
+def _as_human(results: Sequence[ToolMessage], identity: str | None) -> HumanMessage:
     """Results in a user turn, as Anthropic's own format has them."""
     return HumanMessage(
         [{"type": "tool_result", "tool_use_id": r.tool_call_id, "content": r.text} for r in results]
-        or [{"type": "text", "text": "go on"}]
+        or [{"type": "text", "text": "go on"}],
+        id=identity,
     )
