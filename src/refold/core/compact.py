@@ -366,7 +366,7 @@ def _archive_gen(job: Compaction, gauge: Gauge, step: SummaryStep, made: _Made) 
         start=step.start,
         stop=step.stop,
         retold=[segment for segment in window.segments if segment.fold.id in step.merged],
-        beside=() if job.scope.log_reader is not None else _unbound(window, step.stop),
+        beside=() if job.scope.log_reader is not None else _unbound(window, step),
     )
     try:
         return (yield from archive_gen(archive))
@@ -376,10 +376,15 @@ def _archive_gen(job: Compaction, gauge: Gauge, step: SummaryStep, made: _Made) 
         return None
 
 
-def _unbound(window: Window, start: int) -> list[BaseMessage]:
-    """The messages from `start` on that stay, but without the reasoning that is bound to what a span takes away."""
-    rest = window.log.messages[start : window.log.newest_human() or 0]
-    return [message for message in rest if drop_bound_reasoning(message) is not message]
+def _unbound(window: Window, step: SummaryStep) -> list[BaseMessage]:
+    """The messages beside the span that stay, but without the reasoning that is bound to what the span takes away."""
+    newest, log = window.log.newest_human() or 0, window.log
+    beside = (entry for entry in window.entries if entry.kind in ("log", "item") and entry.start < newest)
+    return [
+        log.messages[entry.start]
+        for entry in beside
+        if not step.start <= entry.start < step.stop and drop_bound_reasoning(entry.message) is not entry.message
+    ]
 
 
 def _summary_job(
