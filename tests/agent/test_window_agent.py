@@ -387,6 +387,41 @@ class TestHooks:
         assert all(event.before > event.after for event in told)
         assert all(len(event.folds) >= 1 for event in told)
 
+    def test_after_fold_may_be_async(self) -> None:
+        """Awaited where the agent is; a typed error where it is not."""
+        told: list[Any] = []
+
+        async def tell(committed: Any) -> None:
+            await asyncio.sleep(0)
+            told.append(committed.pass_id)
+
+        graph = agent(worker_model(12)[0], window(after_fold=tell))
+        go(graph, start(), is_async=True)
+        assert told == list(dict.fromkeys(str(f["pass"]) for f in graph.get_state(CONFIG).values["folds"]))
+        with pytest.raises(ConfigurationError, match="ainvoke"):
+            go(agent(worker_model(12)[0], window(after_fold=tell)), start())
+
+    def test_after_fold_comes_after_a_restart_too(self) -> None:
+        """A process that stops between the commit and the hook's node: the one that goes on tells it, once."""
+        model, _ = worker_model(14)
+        told: list[Any] = []
+        saver, files = InMemorySaver(), MemoryFiles()
+        given: Any = start()
+        for _ in range(200):
+            middle = window(files=files, after_fold=told.append)
+            graph = create_agent(
+                model, TOOLS, middleware=[middle], checkpointer=saver,
+                interrupt_after=["model"], interrupt_before=["model"],
+            )  # fmt: skip
+            graph.invoke(given, CONFIG)
+            given = None
+            if not graph.get_state(CONFIG).next:
+                break
+        passes = [str(fold["pass"]) for fold in graph.get_state(CONFIG).values["folds"]]
+        assert passes
+        assert [event.pass_id for event in told] == list(dict.fromkeys(passes))
+        assert all(event.before > event.after for event in told)
+
     def test_folds_reach_the_custom_stream(self) -> None:
         """Each pass is told once, as data."""
         model, _ = worker_model(12)

@@ -6,7 +6,7 @@ the model's answer.
 """
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import ClassVar, Final, Literal, TypeAlias, cast
 
@@ -30,10 +30,11 @@ from refold.agent.edge import (
     AsyncHandler,
     BeforeFold,
     Edge,
-    FoldCommitted,
     Handler,
     Models,
     Request,
+    committed_passes,
+    refuse_awaitable,
 )
 from refold.agent.host import Host
 from refold.agent.recall import Paging, read_history_tool
@@ -113,7 +114,6 @@ class WindowMiddleware(AgentMiddleware[WindowState, None, object]):
         self._before_fold = before_fold
         self._after_fold = after_fold
         self._log_repair = LogRepair()
-        self._pending: dict[str, FoldCommitted] = {}
         self._name = name
         self._clock = clock
         self._telemetry = open_telemetry()
@@ -189,9 +189,6 @@ class WindowMiddleware(AgentMiddleware[WindowState, None, object]):
         update = edge.cleared()
         if not outcome.folds and not update:
             return response
-        if outcome.folds and self._after_fold is not None:
-            committed = committed_pass(outcome)
-            self._pending[committed.pass_id] = committed
         return ExtendedModelResponse(
             model_response=response, command=Command(update={**update, "folds": list(outcome.folds)})
         )
@@ -223,17 +220,22 @@ class _AnnouncingWindowMiddleware(WindowMiddleware):
 
     def after_model(self, state: WindowState, runtime: Runtime[None]) -> None:
         """Announce the passes that are in the state by now."""
-        self._announce(state)
+        for waiting in self._told(state):
+            if isinstance(waiting, Awaitable):
+                refuse_awaitable("after_fold", waiting)
 
     async def aafter_model(self, state: WindowState, runtime: Runtime[None]) -> None:
         """Announce the passes that are in the state by now."""
-        self._announce(state)
+        for waiting in self._told(state):
+            if isinstance(waiting, Awaitable):
+                await waiting
 
-    def _announce(self, state: WindowState) -> None:
-        for fold in state.get("folds", []):
-            committed = self._pending.pop(str(fold["pass"]), None)
-            if committed is not None and self._after_fold is not None:
-                self._after_fold(committed)
+    def _told(self, state: WindowState) -> Iterator[object]:
+        """What the hook gives back for each pass."""
+        folds = cast("Sequence[Mapping[str, Json]]", state.get("folds") or ())
+        for committed in committed_passes(state["messages"], folds):
+            if self._after_fold is not None:
+                yield self._after_fold(committed)
 
 
 class _AnnouncingRepairingWindowMiddleware(_AnnouncingWindowMiddleware, _RepairingWindowMiddleware):
@@ -247,15 +249,6 @@ _NODES: Final[Mapping[tuple[bool, bool], type[WindowMiddleware]]] = {
     (True, True): _AnnouncingRepairingWindowMiddleware,
 }
 """By whether folds are announced and whether the log is mended."""
-
-
-def committed_pass(outcome: Outcome) -> FoldCommitted:
-    """What `after_fold` is told about a call's fold pass."""
-    first = outcome.folds[0]
-    return FoldCommitted(
-        pass_id=str(first["pass"]), reason=str(first["reason"]), before=int(str(first["before"])),
-        after=outcome.gauge.used, folds=outcome.folds,
-    )  # fmt: skip
 
 
 def refusal_of(request: ToolCallRequest, reader: str | None) -> ToolMessage | None:

@@ -79,11 +79,16 @@ def read_log(messages: Sequence[BaseMessage]) -> Log:
     return _append(EMPTY_LOG, messages)
 
 
+def key_of(message: BaseMessage) -> str:
+    """The key of a message by itself; in a log that holds it already, it has a number too."""
+    return message.id or f"~{content_hash(message)[:16]}"
+
+
 def _append(log: Log, messages: Sequence[BaseMessage]) -> Log:
     positions = dict(log.positions)
     keys = list(log.keys)
     for message in messages:
-        base = message.id or f"~{content_hash(message)[:16]}"
+        base = key_of(message)
         key, number = base, 2
         while key in positions:
             key, number = f"{base}#{number}", number + 1
