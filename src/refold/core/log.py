@@ -79,8 +79,14 @@ def read_log(messages: Sequence[BaseMessage]) -> Log:
     return _append(EMPTY_LOG, messages)
 
 
-def key_of(message: BaseMessage) -> str:
-    """The key of a message by itself; in a log that holds it already, it has a number too."""
+def is_of(anchor: Anchor, message: BaseMessage) -> bool:
+    """Whether an anchor was made for a message with this id, or an equal one of the same log, and with this content."""
+    same = anchor.key == _key(message) or anchor.key.startswith(f"{_key(message)}#")
+    return same and anchor.hash == content_hash(message)
+
+
+def _key(message: BaseMessage) -> str:
+    """The key of a message where no other has it."""
     return message.id or f"~{content_hash(message)[:16]}"
 
 
@@ -88,7 +94,7 @@ def _append(log: Log, messages: Sequence[BaseMessage]) -> Log:
     positions = dict(log.positions)
     keys = list(log.keys)
     for message in messages:
-        base = key_of(message)
+        base = _key(message)
         key, number = base, 2
         while key in positions:
             key, number = f"{base}#{number}", number + 1
