@@ -14,6 +14,13 @@ if TYPE_CHECKING:
     from refold.agent.report import SessionReport
     from refold.agent.setup import Binding
     from refold.agent.stack import middleware
+    from refold.agent.subagents import (
+        GENERAL_PURPOSE,
+        CompiledSubagent,
+        Subagent,
+        SubagentDefaults,
+        SubagentMiddleware,
+    )
     from refold.agent.undo import Undone, aundo_summary, undo_summary
     from refold.agent.window import WindowMiddleware
     from refold.checkpoint.reducer import reduce_messages
@@ -24,7 +31,9 @@ if TYPE_CHECKING:
     from refold.files import Files, LocalFiles, MemoryFiles, open_files
 
 __all__ = [
+    "GENERAL_PURPOSE",
     "Binding",
+    "CompiledSubagent",
     "ContextOverflowError",
     "ControlMiddleware",
     "Files",
@@ -50,7 +59,9 @@ __all__ = [
 ]
 
 _HOMES = {
+    "GENERAL_PURPOSE": "refold.agent.subagents",
     "Binding": "refold.agent.setup",
+    "CompiledSubagent": "refold.agent.subagents",
     "ContextOverflowError": "refold.errors",
     "ControlMiddleware": "refold.agent.control",
     "Files": "refold.files",

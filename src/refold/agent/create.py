@@ -6,6 +6,7 @@ and file tools over the same files that hold the artifacts. What it returns is a
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 from weakref import finalize
@@ -14,7 +15,6 @@ from langchain.agents import create_agent as create_langchain_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware, InterruptOnConfig
 from langchain.agents.middleware.types import AgentMiddleware, AgentState, InputAgentState, OutputAgentState
 from langchain.agents.structured_output import ResponseFormat
-from langchain.chat_models import init_chat_model
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import SystemMessage
 from langchain_core.tools import BaseTool
@@ -27,6 +27,8 @@ from refold.agent.offload import OffloadMiddleware
 from refold.agent.recall import READ_HISTORY, Paging, read_history_tool
 from refold.agent.search import search_history_tool
 from refold.agent.setup import Binding
+from refold.agent.subagents import AnySubagent, SubagentDefaults, SubagentMiddleware
+from refold.agent.subagents.building import init_model
 from refold.agent.tools import Permissions, file_tools
 from refold.agent.window import WindowMiddleware
 from refold.checkpoint import SqliteSaver
@@ -53,6 +55,7 @@ def create_agent(
     files: Files | str | None = None,
     checkpointer: BaseCheckpointSaver[str] | str | None = None,
     store: BaseStore | None = None,
+    subagents: Sequence[AnySubagent] = (),
     policy: Policy | None = None,
     summary_model: str | BaseChatModel | None = None,
     permissions: Permissions | None = None,
@@ -75,7 +78,10 @@ def create_agent(
             Default: `.refold/files`.
         checkpointer: A saver, a path of a SQLite file, or a `postgresql://` URL (extra `postgres`). Default:
             `.refold/threads.db`. With savers that are not refold's, the log is a delta channel (`LogState`).
-        policy, summary_model: See `WindowMiddleware`.
+        subagents: Who the agent can hand work to, with the tool `task`: declarations (`Subagent`), compiled graphs
+            (`CompiledSubagent`), and `GENERAL_PURPOSE`, which is this agent again. Default: nobody, and no such tool.
+        policy, summary_model: See `WindowMiddleware`. They are the subagents' too, unless a declaration says otherwise,
+            and so are tools, permissions, `interrupt_on` and middleware.
         permissions: What the file tools may do, by glob and operation.
         interrupt_on: Tools that wait for a human, as in LangChain's `HumanInTheLoopMiddleware`.
         middleware: More middleware, inside refold's.
@@ -84,34 +90,40 @@ def create_agent(
     """
     storage = files if isinstance(files, Files) else _open_files(files)
     saver = _open_saver(checkpointer)
-    chosen = policy or Policy()
+    chat = init_model(model)
     binding = Binding(file_reader="read_file", log_reader=READ_HISTORY)
-    window = WindowMiddleware(files=storage, policy=chosen, summary_model=_model(summary_model), binding=binding)
-    paging = Paging(page=chosen.read_page, occupancy=window.occupancy)
-    own = [
-        *file_tools(storage, permissions=permissions, page_tokens=max(100, chosen.read_page)),
-        read_history_tool(storage, paging=paging),
-        search_history_tool(storage, paging=paging),
-    ]
-    stack: list[Middleware] = [
-        window,
-        OffloadMiddleware(window),
-        ControlMiddleware(window),
-    ]
+    window = WindowMiddleware(files=storage, policy=policy, summary_model=init_model(summary_model), binding=binding)
+    defaults = SubagentDefaults(
+        model=chat, tools=tools, middleware=middleware, interrupt_on=interrupt_on, permissions=permissions,
+        own_tools=partial(own_tools, storage), state_schema=None if isinstance(saver, BaseSaver) else LogState,
+        context_schema=context_schema,
+    )  # fmt: skip
+    stack: list[Middleware] = [window, OffloadMiddleware(window), ControlMiddleware(window)]
+    if subagents:
+        stack.append(SubagentMiddleware(window, subagents, defaults=defaults))
     if interrupt_on is not None:
         stack.append(HumanInTheLoopMiddleware(interrupt_on=dict(interrupt_on)))
     return create_langchain_agent(
-        model,
-        [*tools, *own],
+        chat,
+        [*tools, *own_tools(storage, permissions, window.paging)],
         system_prompt=system_prompt,
         middleware=[*stack, *middleware],
         response_format=response_format,
-        state_schema=None if isinstance(saver, BaseSaver) else LogState,
+        state_schema=defaults.state_schema,
         context_schema=context_schema,
         checkpointer=saver,
         store=store,
         name=name,
     )
+
+
+def own_tools(files: Files, permissions: Permissions | None, paging: Paging) -> Sequence[BaseTool]:
+    """The tools that an agent of refold's has over its files: files, and recall of its log."""
+    return [
+        *file_tools(files, permissions=permissions, page_tokens=max(100, paging.page)),
+        read_history_tool(files, paging=paging),
+        search_history_tool(files, paging=paging),
+    ]
 
 
 def _open_files(place: str | None) -> Files:
@@ -131,7 +143,3 @@ def _open_saver(place: BaseCheckpointSaver[str] | str | None) -> BaseCheckpointS
     path = Path(place or f"{HOME}/threads.db")
     path.parent.mkdir(parents=True, exist_ok=True)
     return SqliteSaver(connect(str(path), timeout=30.0))
-
-
-def _model(model: str | BaseChatModel | None) -> BaseChatModel | None:
-    return init_chat_model(model) if isinstance(model, str) else model

@@ -22,6 +22,8 @@ from refold.core.meter import EstimatingMeter, Meter
 _MOST_FORMATS: Final = 8
 _MOST_THREADS: Final = 64
 """Threads whose last window is kept; each holds references to its messages."""
+_MOST_OCCUPANCIES: Final = 4_096
+"""Threads of which it is kept how full they were, two numbers each: a caller's must outlast all its children's."""
 
 
 @dataclass(kw_only=True)
@@ -47,8 +49,9 @@ class Host:
         with self.lock:
             self.gauges[thread] = (gauge, at)
             self.occupancy[thread] = (gauge.used, budget)
-            for remembered in (self.gauges, self.occupancy):
-                while len(remembered) > _MOST_THREADS:
+            self.occupancy.move_to_end(thread)
+            for remembered, most in ((self.gauges, _MOST_THREADS), (self.occupancy, _MOST_OCCUPANCIES)):
+                while len(remembered) > most:
                     remembered.popitem(last=False)
 
     def learn(self, key: ModelKey, effect: LearnLimit) -> None:

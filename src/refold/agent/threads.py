@@ -19,3 +19,11 @@ def thread_name(config: RunnableConfig, messages: Sequence[BaseMessage]) -> str:
     if thread is None:
         thread = f"run-{content_hash(messages[0])[:16]}" if messages else "run"
     return f"{thread}|{namespace}" if namespace else str(thread)
+
+
+def child_thread_name(config: RunnableConfig, messages: Sequence[BaseMessage]) -> str:
+    """The name that the log of a graph goes by in its own nodes, for the node or tool that runs it. `messages` are the
+    child's."""
+    configurable = config.get("configurable", {})
+    inner = f"{configurable.get('checkpoint_ns') or ''}|"  # as in a node of the child, whose own part comes last
+    return thread_name({"configurable": {**configurable, "checkpoint_ns": inner}}, messages)

@@ -7,6 +7,8 @@ the model's answer.
 
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import replace
 from functools import partial
 from typing import ClassVar, Final, Literal, TypeAlias, cast
 
@@ -121,11 +123,7 @@ class WindowMiddleware(AgentMiddleware[WindowState, None, object]):
         self.setup = Setup(
             policy=policy or Policy(), models=self._models, meter=meter, host=Host(), binding=binding or Binding()
         )
-        paging = Paging(page=self.setup.policy.read_page, occupancy=self.occupancy)
-        recall = () if binding is not None else (
-            read_history_tool(self._files, paging=paging), search_history_tool(self._files, paging=paging),
-        )  # fmt: skip
-        self.tools: Sequence[BaseTool] = recall
+        self.tools: Sequence[BaseTool] = () if binding is not None else self._recall_tools()
 
     @property
     def name(self) -> str:
@@ -167,6 +165,22 @@ class WindowMiddleware(AgentMiddleware[WindowState, None, object]):
         """Where originals are."""
         return self._files
 
+    @property
+    def paging(self) -> Paging:
+        """How large the answers of tools that read may be."""
+        return Paging(page=self.setup.policy.read_page, occupancy=self.occupancy)
+
+    def derived(self, *, policy: Policy | None, summary_model: BaseChatModel | None) -> "WindowMiddleware":
+        """The same for another agent, with another policy and summariser; None keeps this one's.
+
+        Files, meter, hooks and readers are the same, and what refusals teach about a model is known to both.
+        """
+        other = copy(self)
+        other._models = replace(self._models, summary=summary_model or self._models.summary)
+        other.setup = replace(self.setup, policy=policy or self.setup.policy, models=other._models)
+        other.tools = other._recall_tools() if self.tools else ()
+        return other
+
     def report(self, effect: Report, stream: Callable[[object], object]) -> None:
         """Tell the outside what another middleware did with these files."""
         self._telemetry.event(effect.event, effect.data, stream=stream)
@@ -174,6 +188,9 @@ class WindowMiddleware(AgentMiddleware[WindowState, None, object]):
     def occupancy(self, thread: str) -> tuple[int, int]:
         """Tokens of messages in the last window of a thread (`thread_name`), and its budget; (0, 0) before any."""
         return self.setup.host.occupancy.get(thread, (0, 0))
+
+    def _recall_tools(self) -> Sequence[BaseTool]:
+        return read_history_tool(self._files, paging=self.paging), search_history_tool(self._files, paging=self.paging)
 
     def _open(self, request: ModelRequest[None]) -> tuple[Turn, Edge]:
         return self.setup.open(

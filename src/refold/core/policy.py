@@ -8,7 +8,10 @@ from dataclasses import dataclass, fields
 
 from refold.errors import ConfigurationError
 
-READERS = frozenset({"read_file", "read_history", "search_history", "grep", "glob", "ls", "context_usage"})
+READERS = frozenset({
+    "read_file", "read_history", "search_history", "read_subagent_history", "search_subagent_history", "grep", "glob",
+    "ls", "context_usage",
+})  # fmt: skip
 """Tools whose results are never offloaded: they read what was offloaded, or answer in one line (faults 99, 101)."""
 
 FOLDABLE = frozenset({"args", "media", "result", "clear", "human", "summary", "merge"})
