@@ -12,6 +12,7 @@ from langgraph.graph.message import add_messages
 
 from refold.agent.repair import LogRepair, log_update
 from refold.checkpoint.reducer import reduce_messages
+from refold.core.messages import blocks_of
 from refold.core.repair import repair
 from refold.core.repair.logged import check_log, repaired_log, waiting_calls
 from refold.testing.strategies import histories
@@ -71,6 +72,8 @@ class TestPairingIsWholeAfterwards:
         spoken = [(m.type, m.text) for m in history if not isinstance(m, ToolMessage) and m.text]
         assert [(m.type, m.text) for m in mended if not isinstance(m, ToolMessage) and m.text] == spoken
         texts = [str(m.content) for m in history if isinstance(m, ToolMessage)]
+        blocks = [block for m in history if isinstance(m, HumanMessage) for block in blocks_of(m)]
+        texts += [str(block.raw["content"]) for block in blocks if block.kind == "answer"]
         made = [m for m in mended if isinstance(m, ToolMessage) and "refold" not in m.additional_kwargs]
         assert all(str(m.content) in texts for m in made if isinstance(m.content, str))
 

@@ -66,7 +66,7 @@ def repaired_log(messages: Sequence[BaseMessage], *, start: int = 0) -> tuple[Ba
     own = _with_ids(messages)
     kept = [index for index, message in enumerate(own) if index < start or not _is_synthetic(message)]
     given = [own[index] for index in kept]
-    found = repair(given, waiting=waiting_calls(given), reasons=_known_reasons(own))
+    found = repair(given, waiting=waiting_calls(own), reasons=_known_reasons(own))
     ahead = [own[index] for index in kept if index < start]
     return (*ahead, *_written(given, found, len(ahead)))
 
