@@ -14,6 +14,7 @@ from langchain_core.messages import ToolMessage
 
 from refold.core.folds import FoldKind, Span, span_of
 from refold.core.gauge import Gauge
+from refold.core.messages import role_of
 from refold.core.passes import Proposal, Scope
 from refold.core.policy import Policy
 from refold.core.project import Segment
@@ -27,6 +28,8 @@ _LEAST_SUMMARY = 0.05
 """Part of the budget that a summary must free: many small segments cost more than they save, unless all else failed."""
 _STATE_FRAME = 40
 """Tokens of STATE besides what its share of the budget bounds."""
+_GROWTH_CALLS = 16
+"""Calls that the growth of a window is judged by."""
 _SEGMENT_FRAME = 150
 """Tokens of a segment besides its summary, quotes and facts: fence, headings, paths."""
 
@@ -253,12 +256,13 @@ def _worthwhile(candidate: Candidate, *, by_size: bool) -> bool:
 def _pays(gauge: Gauge, situation: Situation, steps: Sequence[Step], *, lapsed: bool) -> bool:
     """Whether cheap folds are worth the part of the cached prefix that they rewrite.
 
-    Saved: the folded tokens, at the cached price, in each of the calls to come. Paid once: writing everything after the
-    earliest change at the full price instead of reading it. A lapsed cache has to be written anyway.
+    Saved: the folded tokens, at the cached price, in each of the calls that come before the window reaches its trigger;
+    and a part of the deep pass that is due then, which they put off. Paid once: writing everything after the earliest
+    change at the full price instead of reading it. A lapsed cache has to be written anyway.
     """
-    policy = situation.policy
+    policy, budget = situation.policy, situation.budget
     saved = sum(step.saved for step in steps if isinstance(step, ItemStep))
-    if saved < policy.min_gain * situation.budget:
+    if saved < policy.min_gain * budget:
         return False
     if lapsed:
         return True
@@ -266,7 +270,19 @@ def _pays(gauge: Gauge, situation: Situation, steps: Sequence[Step], *, lapsed: 
     entry = next(i for i, entry in enumerate(gauge.window.entries) if entry.start >= earliest)
     suffix = gauge.used - saved - round(gauge.scale * gauge.sums[entry])
     cost = suffix * (policy.write_price - policy.read_price)
-    return saved * policy.expected_calls * policy.read_price > cost
+    calls = min(policy.expected_calls, (policy.trigger * budget - gauge.used) / growth(gauge))
+    deep = policy.write_price * policy.target * budget * saved / ((policy.trigger - policy.target) * budget)
+    return saved * calls * policy.read_price + deep > cost
+
+
+def growth(gauge: Gauge) -> float:
+    """Tokens by which the window grows from call to call, by the newest of its rounds; at least 1."""
+    entries = gauge.window.entries
+    first, calls = len(entries), 0
+    while first > 0 and calls < _GROWTH_CALLS and entries[first - 1].kind in ("log", "item", "repair"):
+        first -= 1
+        calls += role_of(entries[first].message) == "ai"
+    return max(1.0, gauge.scale * (gauge.sums[-1] - gauge.sums[first]) / max(1, calls))
 
 
 def _summarise(view: View, situation: Situation, goal: int, steps: list[Step], *, edge: int | None = None) -> None:
