@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from refold.agent.edge import FoldCommitted, FoldProposal
     from refold.agent.offload import OffloadMiddleware
     from refold.agent.report import SessionReport
+    from refold.agent.retention import RetentionMiddleware, acollect_artifacts, collect_artifacts
     from refold.agent.setup import Binding
     from refold.agent.stack import middleware
     from refold.agent.subagents import (
@@ -52,7 +53,9 @@ __all__ = [
     "SubagentMiddleware",
     "Undone",
     "WindowMiddleware",
+    "acollect_artifacts",
     "aundo_summary",
+    "collect_artifacts",
     "create_agent",
     "middleware",
     "open_files",
@@ -77,13 +80,16 @@ _HOMES = {
     "Plan": "refold.core.plan",
     "Policy": "refold.core.policy",
     "RefoldError": "refold.errors",
+    "RetentionMiddleware": "refold.agent.retention",
     "SessionReport": "refold.agent.report",
     "Subagent": "refold.agent.subagents",
     "SubagentDefaults": "refold.agent.subagents",
     "SubagentMiddleware": "refold.agent.subagents",
     "Undone": "refold.agent.undo",
     "WindowMiddleware": "refold.agent.window",
+    "acollect_artifacts": "refold.agent.retention",
     "aundo_summary": "refold.agent.undo",
+    "collect_artifacts": "refold.agent.retention",
     "create_agent": "refold.agent.create",
     "middleware": "refold.agent.stack",
     "open_files": "refold.files",

@@ -23,6 +23,7 @@ BROKEN_PIPE = 141
 def build() -> typer.Typer:
     """The application with every command."""
     from refold.cli import (
+        collect_cmd,
         convert_cmd,
         gc_cmd,
         migrate_cmd,
@@ -52,6 +53,7 @@ def build() -> typer.Typer:
         verify_cmd,
         prune_cmd,
         gc_cmd,
+        collect_cmd,
         migrate_cmd,
     ):
         command.register(app)
