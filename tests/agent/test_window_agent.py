@@ -343,6 +343,18 @@ class TestHooks:
         assert sum(kinds(graph).values()) == 0
         assert len(model.requests[-1].window) == 23 + (is_summary_request(model.requests[-1].messages))
 
+    @BOTH
+    def test_a_vetoed_summary_is_not_paid_for_at_each_call(self, is_async: bool) -> None:
+        """Fault 194: a summary that the hook refused is asked for again only after new tokens enough for another."""
+        asked: list[str] = []
+        model, worker = worker_model(31, limit=16_000)
+        policy = replace(QUICK, kinds=frozenset({"summary"}), summary_spacing=0.9)
+        graph = agent(model, window(policy=policy, before_fold=lambda p: asked.append(p.reason) or False))
+        result = go(graph, start(), is_async=is_async)
+        assert result["messages"][-1].text == worker.answer
+        assert asked == ["trigger"]
+        assert worker.summaries == 1
+
     def test_an_async_hook(self) -> None:
         """Awaited in an async run; a typed error in a sync one, which cannot await it."""
 

@@ -6,7 +6,7 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from refold.core.canonical import Json
-from refold.core.effects import AskSummariser
+from refold.core.effects import AskSummariser, ConfirmFolds
 from refold.core.folds import read_folds
 from refold.core.messages import text_of
 from refold.core.meter import EstimatingMeter
@@ -271,6 +271,20 @@ class TestTheHook:
 
 def _fields(policy: Policy) -> dict[str, object]:
     return {name: getattr(policy, name) for name in policy.__dataclass_fields__}
+
+
+def test_a_fold_says_what_is_left_when_the_hook_amended_it() -> None:
+    """`after` is of the window that is sent, not of the one that was proposed; a veto is no pass."""
+
+    def wordy(effect: ConfirmFolds) -> Sequence[Mapping[str, Json]]:
+        return [{**fold, "data": {**fold["data"], "text": "word " * 900}} for fold in effect.folds]  # type: ignore[dict-item]
+
+    here = World(limit=ROOMY, policy=POLICY, confirm=wordy)
+    outcome = here.call(LOG)
+    assert {fold["after"] for fold in outcome.folds} == {outcome.gauge.used}
+    here = World(limit=ROOMY, policy=POLICY, confirm=lambda effect: ())
+    assert here.call(LOG).folds == ()
+    assert [event for event, _ in here.events] == ["fold_vetoed"]
 
 
 def test_typed_sequences_are_accepted() -> None:

@@ -35,6 +35,7 @@ class Host:
     bounds: dict[Family, Meter] = field(default_factory=dict)
     gauges: "OrderedDict[str, tuple[Gauge, float]]" = field(default_factory=OrderedDict)
     occupancy: "OrderedDict[str, tuple[int, int]]" = field(default_factory=OrderedDict)
+    vetoes: "OrderedDict[str, int]" = field(default_factory=OrderedDict)
     formats: list[tuple[object, tuple[Mapping[str, object], ...]]] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -44,13 +45,18 @@ class Host:
             gauge, at = self.gauges.pop(thread, (None, None))
         return gauge, at
 
-    def put(self, thread: str, gauge: Gauge, at: float, *, budget: int) -> None:
-        """Remember the gauge of a call for the next one, and how full its window was."""
+    def put(self, thread: str, gauge: Gauge, at: float, *, budget: int, vetoed: int | None) -> None:
+        """Remember the gauge of a call for the next one, how full its window was, and when a summary was vetoed."""
         with self.lock:
+            self.vetoes.pop(thread, None)
+            if vetoed is not None:
+                self.vetoes[thread] = vetoed
             self.gauges[thread] = (gauge, at)
             self.occupancy[thread] = (gauge.used, budget)
             self.occupancy.move_to_end(thread)
-            for remembered, most in ((self.gauges, _MOST_THREADS), (self.occupancy, _MOST_OCCUPANCIES)):
+            for remembered, most in (
+                (self.gauges, _MOST_THREADS), (self.occupancy, _MOST_OCCUPANCIES), (self.vetoes, _MOST_THREADS)
+            ):  # fmt: skip
                 while len(remembered) > most:
                     remembered.popitem(last=False)
 

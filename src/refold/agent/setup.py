@@ -140,6 +140,7 @@ class Setup:
             search=binding.search,
             force=asked is not None,
             focus=asked.get("focus") if asked is not None else None,
+            vetoed=self.host.vetoes.get(thread),
         )
 
     def _summariser(self, model: BaseChatModel, facts: ModelFacts) -> Summariser:

@@ -198,7 +198,9 @@ class WindowMiddleware(AgentMiddleware[WindowState, None, object]):
         )
 
     def _commit(self, edge: Edge, outcome: Outcome) -> ModelResponse[object] | ExtendedModelResponse[object]:
-        self.setup.host.put(edge.thread, outcome.gauge, self._clock(), budget=outcome.room.messages)
+        self.setup.host.put(
+            edge.thread, outcome.gauge, self._clock(), budget=outcome.room.messages, vetoed=outcome.vetoed
+        )
         self._telemetry.window(
             outcome.gauge, outcome.room, limit=edge.room.limits.input, stream=edge.request.runtime.stream_writer
         )

@@ -66,6 +66,9 @@ class Compaction:
     focus: str | None = None
     force: bool = False
     overflow: bool = False
+    vetoed: int | None = None
+    """Tokens of this thread's window when the hook last refused a summary, None where it did not: the next one is asked
+    for, and paid for, only after as many new tokens as after any other attempt."""
 
     @property
     def budget(self) -> int:
@@ -80,6 +83,7 @@ class Pass:
     gauge: Gauge
     folds: tuple[Mapping[str, Json], ...]
     vetoed: bool = False
+    summary_vetoed: bool = False
 
 
 @dataclass(slots=True)
@@ -102,11 +106,19 @@ def situation_of(job: Compaction, gauge: Gauge) -> Situation:
         policy=job.policy,
         scope=job.scope,
         idle=job.idle,
-        summaries=job.force or job.overflow or summaries_allowed(gauge, job.policy, budget=job.budget),
+        summaries=job.force
+        or job.overflow
+        or (not _lately_vetoed(job, gauge) and summaries_allowed(gauge, job.policy, budget=job.budget)),
         force=job.force,
         overflow=job.overflow,
         waiting=job.waiting,
     )
+
+
+def _lately_vetoed(job: Compaction, gauge: Gauge) -> bool:
+    if job.vetoed is None:
+        return False
+    return 0 <= gauge.used - job.vetoed < job.policy.summary_spacing * job.budget
 
 
 def compact_gen(job: Compaction, gauge: Gauge) -> Program[Pass]:
@@ -172,17 +184,20 @@ def _finish_gen(gauge: Gauge, made: _Made, folds: Sequence[Fold], result: Gauge)
     proposed = [fold for fold in final if fold["kind"] != "strike"]
     if proposed:
         answer = yield from ConfirmFolds(folds=proposed, before=made.before, after=result.used, reason=made.reason)
-        final = _confirmed(final, answer)
+        if (confirmed := _confirmed(final, answer)) != final:
+            amended = _measured(gauge, project(gauge.window.log.messages, [*gauge.window.raw_folds, *confirmed]))
+            final = [{**fold, "after": amended.used} for fold in confirmed]
     raw = [*gauge.window.raw_folds, *final]
     result = _measured(result, project(gauge.window.log.messages, raw, previous=result.window))
     yield from Report(
-        event="fold",
+        event="fold" if final else "fold_vetoed",
         data={
             "pass": made.pass_id, "reason": made.reason, "before": made.before, "after": result.used,
             "kinds": [str(fold["kind"]) for fold in final],
         },
     )  # fmt: skip
-    return Pass(gauge=result, folds=tuple(final), vetoed=len(final) < len(folds))
+    spans = [sum(fold["kind"] in SPAN_KINDS for fold in made) for made in (final, [fold.to_json() for fold in folds])]
+    return Pass(gauge=result, folds=tuple(final), vetoed=len(final) < len(folds), summary_vetoed=spans[0] < spans[1])
 
 
 def _with_state(job: Compaction, gauge: Gauge, made: _Made) -> tuple[list[Fold], Gauge]:

@@ -52,12 +52,13 @@ class Turn:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
     """A response, the folds that must be committed with it, the gauge of the request that was answered, and how the
-    model's window was divided for it."""
+    model's window was divided for it; `vetoed` is for the thread's next call (`Compaction.vetoed`)."""
 
     response: object
     folds: tuple[Mapping[str, Json], ...]
     gauge: Gauge
     room: Budget
+    vetoed: int | None = None
 
 
 def model_call_gen(turn: Turn) -> Program[Outcome]:
@@ -86,7 +87,10 @@ def model_call_gen(turn: Turn) -> Program[Outcome]:
         free = job.budget - gauge.used
         answer = yield from CallModel(messages=gauge.window.messages, over=free < 0, free=free)
         if not isinstance(answer, Failure):
-            return Outcome(response=answer, folds=tuple(made), gauge=gauge, room=job.room)
+            return Outcome(
+                response=answer, folds=tuple(made), gauge=gauge, room=job.room,
+                vetoed=gauge.used if done.summary_vetoed else job.vetoed,
+            )  # fmt: skip
         refusal, overflow = answer.error, answer.overflow or Overflow()
         sent = gauge.used + gauge.fixed
         yield from Report(event="overflow", data={"sent": sent, "bytes": gauge.size, "limit": overflow.limit})
