@@ -47,6 +47,7 @@ __all__ = [
     "Plan",
     "Policy",
     "RefoldError",
+    "RetentionMiddleware",
     "SessionReport",
     "Subagent",
     "SubagentDefaults",

@@ -12,6 +12,7 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 
+import refold
 from refold.agent.offload import OffloadMiddleware, Thresholds
 from refold.agent.reach import recall
 from refold.agent.retention import RetentionMiddleware, acollect_artifacts, collect_artifacts, live_paths
@@ -174,6 +175,20 @@ class TestOfItself:
             asyncio.run(agent.ainvoke(given, config("t"))) if is_async else agent.invoke(given, config("t"))
             left.append(files.stat("/results/loose") is not None)
         assert left == [False, True, False]
+
+    def test_an_agent_that_is_built_with_bounds(self) -> None:
+        """`create_agent(retention=...)` collects after a run; its own originals stay."""
+        files = MemoryFiles()
+        files.write("/results/loose", b"x", mode="create")
+        model = StrictModel(
+            script=[AIMessage("", tool_calls=[{"name": "dump", "args": {"n": 1}, "id": "c"}]), "done"], limit=30_000
+        )
+        agent = refold.create_agent(
+            model, [dump], files=files, checkpointer=InMemorySaver(), policy=POLICY, retention=NOTHING_KEPT
+        )
+        agent.invoke({"messages": [HumanMessage("dump it", id="h")]}, config("t"))
+        assert files.stat("/results/loose") is None
+        assert everything_reads_back(agent, files, ["t"]) > 3
 
     def test_storage_that_fails_does_not_fail_the_run(self) -> None:
         """It is told on the custom stream."""

@@ -25,6 +25,7 @@ from langgraph.store.base import BaseStore
 from refold.agent.control import ControlMiddleware
 from refold.agent.offload import OffloadMiddleware
 from refold.agent.recall import READ_HISTORY, Paging, read_history_tool
+from refold.agent.retention import RetentionMiddleware
 from refold.agent.search import search_history_tool
 from refold.agent.setup import Binding
 from refold.agent.subagents import AnySubagent, SubagentDefaults, SubagentMiddleware
@@ -36,7 +37,7 @@ from refold.checkpoint.saver import BaseSaver
 from refold.checkpoint.sqlite.saver import connect
 from refold.checkpoint.state import LogState
 from refold.core.policy import Policy
-from refold.files import Files, LocalFiles, open_files
+from refold.files import Files, LocalFiles, Retention, open_files
 
 # LangChain's own signature has these parameters open; an agent of any state and context must be accepted.
 Middleware: TypeAlias = AgentMiddleware[Any, Any, Any]
@@ -60,6 +61,7 @@ def create_agent(
     summary_model: str | BaseChatModel | None = None,
     permissions: Permissions | None = None,
     interrupt_on: Mapping[str, bool | InterruptOnConfig] | None = None,
+    retention: Retention | None = None,
     response_format: ResponseFormat[Any] | type[Any] | dict[str, Any] | None = None,
     middleware: Sequence[Middleware] = (),
     context_schema: type[Any] | None = None,
@@ -84,6 +86,8 @@ def create_agent(
             and so are tools, permissions, `interrupt_on` and middleware.
         permissions: What the file tools may do, by glob and operation.
         interrupt_on: Tools that wait for a human, as in LangChain's `HumanInTheLoopMiddleware`.
+        retention: Bounds on stored originals that no checkpoint of the saver points at: they are collected after runs,
+            at most once an hour. Default: everything is kept.
         middleware: More middleware, inside refold's.
 
     Raises `ConfigurationError` for settings that cannot work.
@@ -103,6 +107,8 @@ def create_agent(
         stack.append(SubagentMiddleware(window, subagents, defaults=defaults))
     if interrupt_on is not None:
         stack.append(HumanInTheLoopMiddleware(interrupt_on=dict(interrupt_on)))
+    if retention is not None:
+        stack.append(RetentionMiddleware(saver, storage, retention))
     return create_langchain_agent(
         chat,
         [*tools, *own_tools(storage, permissions, window.paging)],
