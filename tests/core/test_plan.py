@@ -1,9 +1,13 @@
 """The planner: which folds, in which order, down to where, and when none."""
 
+from collections.abc import Mapping
+
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
+from refold.core.canonical import Json
 from refold.core.compact import situation_of
+from refold.core.messages import is_record
 from refold.core.plan import ItemStep, Plan, SummaryStep, plan
 from refold.core.policy import Policy
 from refold.core.turn import fit_compaction, open_gauge
@@ -12,10 +16,10 @@ from refold.testing.world import World
 POLICY = Policy(output_reserve=200, result_min=150, clear_min=40, args_min=100, preview=60)
 
 
-def rounds(count: int, *, ids: bool = True) -> list[BaseMessage]:
+def rounds(count: int, *, ids: bool = True, start: int = 0) -> list[BaseMessage]:
     return [
         m
-        for n in range(count)
+        for n in range(start, start + count)
         for m in (
             AIMessage(f"Step {n}.", id=f"a{n}", tool_calls=[{"id": f"c{n}" if ids else "", "name": "run", "args": {}}]),
             ToolMessage("a line of output\n" * 40, tool_call_id=f"c{n}" if ids else "", id=f"t{n}", name="run"),
@@ -102,3 +106,51 @@ class TestCuts:
         pressed = planned([TASK, *many, HumanMessage("on", id="h1")], 3_000)
         assert pressed.zone == "overflow"
         assert pressed.fits
+
+
+class TestNothingThatMayGoIsInTheWay:
+    """Long runs whose histories are odd: what stays visible for a reason must not fill the window for ever."""
+
+    @staticmethod
+    def run_through(log: list[BaseMessage], limit: int, policy: Policy = POLICY) -> World:
+        """A model call after each human message and each answer of a tool to `rounds`."""
+        here = World(limit=limit, policy=policy)
+        folds: list[Mapping[str, Json]] = []
+        for stop in (n for n, m in enumerate(log, start=1) if m.type == "human" or str(m.id).startswith("t")):
+            folds += here.call(log[:stop], folds).folds
+            newest = next(m for m in reversed(log[:stop]) if isinstance(m, HumanMessage))
+            users = [m for m in here.sent[-1] if isinstance(m, HumanMessage) and not is_record(m)]
+            assert users[-1].content == newest.content
+        return here
+
+    def test_rounds_whose_answers_never_come(self) -> None:
+        """Faults 59, 72: each turn crashed in one of its calls. They stay while there is room, then they go."""
+        log: list[BaseMessage] = [TASK]
+        for n in range(30):
+            log += rounds(4, start=4 * n)
+            calls = [{"id": f"x{n}-{k}", "name": "run", "args": {"note": "for later " * 6}} for k in range(4)]
+            log.append(AIMessage("", id=f"x{n}", tool_calls=calls))
+            log += [ToolMessage("a short line", tool_call_id=f"x{n}-{k}", id=f"y{n}-{k}", name="run") for k in range(3)]
+            log.append(HumanMessage(f"It crashed again ({n}). Go on.", id=f"h{n}-again"))
+        here = self.run_through(log, 4_000)
+        assert len(here.sent[-1]) < 60
+
+    def test_human_messages_that_were_the_newest_once(self) -> None:
+        """No span swallows the newest human message; once it is not the newest any more, a later pass does."""
+        log: list[BaseMessage] = [TASK]
+        for n in range(6):
+            log.append(HumanMessage(f"Now part {n}: " + "with all its tests " * 230, id=f"p{n}"))
+            log += rounds(12, start=12 * n)
+        self.run_through(log, 2_500)
+
+    def test_the_newest_request_before_the_task(self) -> None:
+        """Fault 46: budget smaller than both. The task is moved out, the newest request stays verbatim, and only one
+        that alone does not fit is moved out itself, whatever `human_min` says."""
+        task, more = "the task, part by part " * 120, "the newest request, word by word " * 180
+        here = World(limit=2_000, policy=Policy(output_reserve=200))
+        here.call([HumanMessage(task, id="h0"), AIMessage("ok", id="a0"), HumanMessage(more, id="h1")])
+        assert here.sent[-1][-1].content == more
+        assert here.sent[-1][0].content != task
+        here.call([HumanMessage(task, id="h0"), AIMessage("ok", id="a0"), HumanMessage(more * 2, id="h2")])
+        assert here.sent[-1][-1].content != more * 2
+        assert here.sent[-1][0].content == task

@@ -18,7 +18,7 @@ from refold.core.messages import role_of
 from refold.core.passes import Proposal, Scope
 from refold.core.policy import Policy
 from refold.core.project import Segment
-from refold.core.view import Candidate, Row, View, has_inline_media, kept_in_span, open_view
+from refold.core.view import Candidate, Row, View, has_inline_media, kept_in_span, open_view, units_from
 
 Zone: TypeAlias = Literal["under", "soft", "trigger", "overflow"]
 
@@ -399,20 +399,28 @@ def _merge(view: View, situation: Situation, steps: list[Step]) -> None:
     """
     if "merge" not in situation.policy.kinds or "merge" in situation.deny_kinds or not view.segments:
         return
-    first, last = view.segments[0][1], view.segments[-1][2]
+    first, last = _lead(view, view.segments[0][1]), view.segments[-1][2]
     between = sum(row.tokens for row in view.rows if first <= row.index < last)
     if sum(segment[3] for segment in view.segments) + between <= situation.policy.segment_share * situation.budget:
         return
     old = _oldest_half(view)
-    if len(old) < 2:
-        return
-    low, high = old[0][0].start, old[-1][0].stop
-    kept = kept_in_span(view, low, high)
-    rows = (row for row in view.rows if low <= row.index < high and row.index not in kept)
-    source = sum(tokens for _, tokens in old) + sum(row.tokens + row.beside for row in rows)
+    if len(old) >= 2:
+        _merge_step(view, situation, old, steps)
+
+
+def _merge_step(
+    view: View, situation: Situation, old: Sequence[tuple[Segment, int]], steps: list[Step], *, press: bool = False
+) -> None:
+    """Show segments, and what may go of the rows before and between them, as one. With `press` there must be such rows:
+    segments alone are not told again and again."""
+    low, high = _lead(view, old[0][0].start), old[-1][0].stop
+    kept = kept_in_span(view, low, high, press=press)
+    gone = [row for row in view.rows if low <= row.index < high and row.index not in kept]
+    loose = sum(row.tokens + row.beside for row in gone)
+    source = sum(tokens for _, tokens in old) + loose
     expected = segment_size(situation, source)
     least = 0 if not _fits(view.total, view.size, situation) else _LEAST_SUMMARY * situation.budget
-    if source - expected < max(_WORTH, source // 10, least):
+    if source - expected < max(_WORTH, source // 10, least) or (press and loose < _WORTH):
         return
     _swallow(view, old, low, high, kept)
     view.hide(low, high, kept, expected)
@@ -429,6 +437,30 @@ def _merge(view: View, situation: Situation, steps: list[Step]) -> None:
             merged=tuple(segment.fold.id for segment, _ in old),
         )
     )
+
+
+def _lead(view: View, start: int) -> int:
+    """Where a merge that begins with the segment at `start` may begin: behind the task. What stands there was in the
+    way of an earlier span, such as a human message that was the newest then."""
+    log = view.gauge.window.log
+    first, newest = log.first_human(), log.newest_human()
+    low = (first + 1) if first is not None else 0
+    low = next((unit.start for unit in units_from(log, 0, start) if unit.start >= low), start)  # never inside a round
+    return low if newest is None or not low <= newest < start else start
+
+
+def _release(view: View, situation: Situation, steps: list[Step]) -> None:
+    """The request does not fit: merge segments with what an earlier pass kept in and between them, such as rounds whose
+    answers might have come."""
+    if "merge" not in situation.policy.kinds or "merge" in situation.deny_kinds or not _readable(situation):
+        return
+    newest = view.gauge.window.log.newest_human() or 0
+    for before in (True, False):
+        side = [
+            (segment, tokens) for segment, start, _, tokens in view.segments if segment and (start < newest) is before
+        ]
+        if side and not _fits(view.total, view.size, situation):
+            _merge_step(view, situation, side, steps, press=True)
 
 
 def _oldest_half(view: View) -> list[tuple[Segment, int]]:
@@ -469,8 +501,24 @@ def _anywhere(view: View, situation: Situation, steps: list[Step]) -> None:
         _fold(view, situation, "clear", largest(view.rows), goal, steps, scope=every)
     if not _fits(view.total, view.size, situation):
         _summarise(view, situation, goal, steps, edge=len(log))
-    for row in largest(row for row in view.rows if row.index in (first, newest)):
+    _release(view, situation, steps)
+    terse = replace(situation.policy, human_min=0, preview=situation.policy.preview // 4)
+    short = replace(situation.scope, policy=terse)
+    for row in _last_resort(view, situation):
         if limit is not None and view.size > limit:
             _lighten(view, situation, [row], steps)
         _fold(view, situation, "media", [row], situation.budget, steps)
-        _fold(view, situation, "human", [row], situation.budget, steps)
+        _fold(view, situation, "human", [row], situation.budget, steps, scope=short)
+
+
+def _last_resort(view: View, situation: Situation) -> list[Row]:
+    """Human messages in the order in which they may leave when nothing else helps: others, the task, the newest; the
+    newest before the task only where it alone does not fit."""
+    log = view.gauge.window.log
+    first, newest = log.first_human(), log.newest_human()
+    ends = {row.index: row for row in view.rows if row.index in (first, newest)}
+    order = [ends[index] for index in sorted(ends)]
+    if newest in ends and ends[newest].tokens > situation.budget:
+        order.reverse()
+    others = (row for row in view.rows if row.index not in ends and role_of(row.original) == "human")
+    return [*sorted(others, key=lambda row: (-row.tokens, row.index)), *order]
