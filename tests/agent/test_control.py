@@ -1,15 +1,22 @@
 """Control tools: the model asks, the next call folds; pinned notes stay in view; numbers are true."""
 
+import re
+from itertools import pairwise
+from typing import Any
+
+import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from refold.agent.control import ControlMiddleware, reduce_pins
+from refold.agent.edge import FoldProposal
 from refold.agent.window import WindowMiddleware
 from refold.core.estimate import estimate_text
 from refold.core.messages import text_of
 from refold.core.policy import Policy
+from refold.core.segment import Facts, pins_alone, pins_text
 from refold.files import MemoryFiles
 from refold.testing import StrictModel
 
@@ -66,7 +73,176 @@ class TestCompactionIsAskedFor:
         assert not agent.get_state(CONFIG).values.get("folds")  # type: ignore[attr-defined]
 
 
+def note_of(request: Any) -> str:
+    """What the tail of a request says about a requested pass."""
+    last = request.messages[-1]
+    return text_of(last) if last.additional_kwargs.get("refold", {}).get("kind") == "compaction" else ""
+
+
+class TestTheModelIsToldWhatCameOfIt:
+    """Once, in the request after the tool, behind everything that stays."""
+
+    def run_with(
+        self, *, summary: Any = "A record: findings were collected.", rounds: int | None = None, **options: Any
+    ) -> tuple[list[str], Any, StrictModel]:
+        count = rounds or int(0.46 * 19_000 / (estimate_text(look.invoke({"n": 1})) + 60))
+        left: list[AIMessage | str] = [called("look", n, n=n) for n in range(count)]
+        left += [called("compact_conversation", 1), called("look", 999, n=999), "done"]
+
+        def script(messages: list[BaseMessage]) -> Any:
+            return summary if "Write a record" in text_of(messages[-1]) else left.pop(0)
+
+        model = StrictModel(script=script, limit=20_000)  # type: ignore[arg-type]
+        policy = Policy(context_limit=20_000, output_reserve=500, summary_backoff=0.0, summary_retries=0)
+        window = WindowMiddleware(files=MemoryFiles(), policy=options.pop("policy", policy), **options)
+        agent = create_agent(
+            model, [look], middleware=[window, ControlMiddleware(window, least=0.01)], checkpointer=InMemorySaver()
+        )
+        agent.invoke({"messages": [HumanMessage("collect")]}, CONFIG)
+        asked = [r for r in model.requests if r.refusal is None and "Write a record" not in text_of(r.messages[-1])]
+        return [note for r in asked if (note := note_of(r))], agent, model
+
+    def test_done(self) -> None:
+        """How many messages, the tokens before and after; the next request extends this one but for the note."""
+        notes, agent, model = self.run_with()
+        assert len(notes) == 1
+        assert re.search(r"is done: \d+ older messages are shown as a summary now, \d+ tokens became \d+ of", notes[0])
+        fold = agent.get_state(CONFIG).values["folds"][-1]
+        assert f"{fold['before']} tokens became {fold['after']} of" in notes[0]
+        asked = [r for r in model.requests if "Write a record" not in text_of(r.messages[-1])]
+        place = next(n for n, r in enumerate(asked) if note_of(r))
+        before, after = asked[place].messages[:-1], asked[place + 1].messages
+        assert [m.content for m in after[: len(before)]] == [m.content for m in before]
+
+    def test_a_summary_that_failed(self) -> None:
+        """The tool never throws; the model is told that it failed, or what was done without."""
+        notes, agent, _ = self.run_with(summary=RuntimeError("the summariser is down"))
+        assert len(notes) == 1
+        assert "failed" in notes[0] or "No summary was made: " in notes[0]
+        assert agent.get_state(CONFIG).values["messages"][-1].text == "done"
+
+    def test_a_pass_that_the_hook_refused(self) -> None:
+        """The application's veto is said to be that; nothing was folded."""
+        notes, agent, _ = self.run_with(before_fold=lambda proposal: False)
+        assert len(notes) == 1
+        assert "was refused by the application; nothing was changed" in notes[0]
+        assert not agent.get_state(CONFIG).values.get("folds")
+
+    def test_nothing_to_fold(self) -> None:
+        """A conversation of one round cannot get shorter, and is told so."""
+        notes, _, _ = self.run_with(rounds=1)
+        assert len(notes) == 1
+        assert "changed nothing" in notes[0]
+
+
+class TestEligibility:
+    def test_it_goes_by_what_the_provider_reported(self) -> None:
+        """The newest answer's own count of what it read and wrote comes before any estimate."""
+        window = self.window_after_a_call()
+        answer = AIMessage("x", usage_metadata={"input_tokens": 15_000, "output_tokens": 40, "total_tokens": 15_040})
+        gauge = window.setup.host.last("t")
+        assert gauge is not None
+        assert window.occupancy_after("t", answer) == (15_040 - gauge.fixed, window.occupancy("t")[1])
+        estimated = window.occupancy_after("t", AIMessage("word " * 200))[0]
+        assert window.occupancy("t")[0] + 100 < estimated < window.occupancy("t")[0] + 400
+        assert window.occupancy_after("another", answer) == (0, 0)
+
+    def window_after_a_call(self) -> WindowMiddleware:
+        window = WindowMiddleware(files=MemoryFiles(), policy=Policy(context_limit=20_000, output_reserve=500))
+        create_agent(StrictModel(script=["hi"], limit=20_000), [look], middleware=[window]).invoke(
+            {"messages": [HumanMessage("hi")]}, CONFIG
+        )
+        return window
+
+    def test_after_a_restart_the_request_is_taken(self) -> None:
+        """A process that has not sent a window of the thread does not claim that it is empty."""
+        saver = InMemorySaver()
+
+        def build() -> Any:
+            window = WindowMiddleware(files=MemoryFiles(), policy=Policy(context_limit=20_000, output_reserve=500))
+            steps = [called("compact_conversation", 1)] if not saver.storage else ["done"]
+            return create_agent(
+                StrictModel(script=list(steps), limit=20_000), [look], checkpointer=saver,
+                middleware=[window, ControlMiddleware(window)], interrupt_before=["tools"],
+            )  # fmt: skip
+
+        build().invoke({"messages": [HumanMessage("hi")]}, CONFIG)
+        state = build().invoke(None, CONFIG)
+        assert text_of(state["messages"][2]).startswith("Requested. Older rounds are folded")
+        assert state["messages"][-1].text == "done"
+
+
+class TestAVetoIsRemembered:
+    @pytest.mark.parametrize("kinds", [{"clear", "result", "args"}, {"summary", "merge"}])
+    def test_the_hook_is_not_asked_at_every_call(self, kinds: set[str]) -> None:
+        """After a veto no pass is planned or asked for until a tenth of the budget of new tokens came."""
+        asked: list[int] = []
+
+        def refuse(proposal: FoldProposal) -> bool:
+            asked.append(proposal.before)
+            return False
+
+        policy = Policy(
+            context_limit=60_000, output_reserve=500, kinds=frozenset(kinds), trigger=0.3, soft=0.3, target=0.2
+        )
+        window = WindowMiddleware(files=MemoryFiles(), policy=policy, before_fold=refuse)
+        steps: list[Any] = [called("look", n, n=n) for n in range(110)]
+
+        def script(messages: list[BaseMessage]) -> Any:
+            return "A record." if "Write a record" in text_of(messages[-1]) else steps.pop(0) if steps else "done"
+
+        model = StrictModel(script=script, limit=60_000)  # type: ignore[arg-type]
+        agent = create_agent(model, [look], middleware=[window], checkpointer=InMemorySaver())
+        agent.invoke({"messages": [HumanMessage("collect")]}, {**CONFIG, "recursion_limit": 400})
+        calls = sum(window_tokens > 0.3 * 59_500 for window_tokens in (r.tokens for r in model.requests))
+        assert calls > 30
+        assert 1 <= len(asked) <= 6
+        assert all(later - earlier >= 0.09 * 59_000 for earlier, later in pairwise(asked))
+        assert not agent.get_state(CONFIG).values.get("folds")
+
+
 class TestPins:
+    def test_notes_are_in_every_request_through_ten_compactions(self) -> None:
+        """Fault 36's cousin: pinned once, the note stands in every request, verbatim, whatever is folded; also where
+        STATE has hardly any room."""
+        note = "Never touch tests/golden; the release is on 2031-04-05; ask ops (ticket OPS-77) before any migration."
+        steps: list[Any] = [called("pin", 1, name="rules", text=note)]
+        for n in range(12):
+            steps += [called("look", 20 * n + k, n=20 * n + k) for k in range(4)]
+            steps.append(called("compact_conversation", n + 1))
+
+        def script(messages: list[BaseMessage]) -> Any:
+            return "A record." if "Write a record" in text_of(messages[-1]) else steps.pop(0) if steps else "done"
+
+        model = StrictModel(script=script, limit=8_000)  # type: ignore[arg-type]
+        policy = Policy(context_limit=8_000, output_reserve=500, state_share=0.01, result_min=10**6, clear_min=10**6)
+        window = WindowMiddleware(files=MemoryFiles(), policy=policy)
+        control = ControlMiddleware(window, least=0.05)
+        agent = create_agent(model, [look], middleware=[window, control], checkpointer=InMemorySaver())
+        agent.invoke({"messages": [HumanMessage("collect")]}, CONFIG)
+        folds = agent.get_state(CONFIG).values["folds"]
+        assert len({fold["pass"] for fold in folds if fold["kind"] == "summary"}) >= 10
+        with_pin = [r for r in model.requests if any("pin" in str(getattr(m, "tool_calls", "")) for m in r.messages)]
+        rest = model.requests[model.requests.index(with_pin[0]) :]
+        shown = ["\n".join(f"{text_of(m)} {getattr(m, 'tool_calls', '')}" for m in r.messages) for r in rest]
+        assert all(note in text for text in shown)
+        assert "## Pinned notes" in shown[-1]
+
+    def test_the_planner_counts_them(self) -> None:
+        """A pass with notes leaves a window within what it planned: STATE is measured with the notes in it."""
+        facts = Facts(pins={"rule": "always ask first " * 20})
+        assert "always ask first" in pins_alone(facts.pins)
+        assert pins_text({}) == ""
+        assert pins_text({"a": "</record> x"}).count("</record>") == 0
+
+    def test_a_small_window_takes_few(self) -> None:
+        """Notes are bounded by a twentieth of the budget too."""
+        steps: list[AIMessage | str] = [called("pin", 1, name="long", text="words " * 400), "done"]
+        agent, _ = agent_of(steps, limit=6_000)
+        state = agent.invoke({"messages": [HumanMessage("go")]}, CONFIG)  # type: ignore[attr-defined]
+        assert state["messages"][2].status == "error"
+        assert "over " in state["messages"][2].content
+
     def test_a_pinned_note_is_in_view_after_its_call_was_folded(self) -> None:
         """The note stands in STATE once its round is summarised."""
         steps: list[AIMessage | str] = [called("pin", 1, name="rule", text="never touch tests/")]

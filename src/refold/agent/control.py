@@ -2,14 +2,15 @@
 
 `compact_conversation` asks for a fold pass, `pin` and `unpin` keep small notes always in view, `context_usage` says how
 full the window is. A pass is never made inside a tool: the tool leaves a request in the state, and the next model call
-folds, the one place where folding is safe. What a tool says is what is known when it says it.
+folds, the one place where folding is safe; it tells the model what came of it. What a tool says is what is known when
+it says it.
 """
 
 from typing import Annotated, Final, NotRequired, cast
 
 from langchain.agents.middleware.types import AgentMiddleware, AgentState, PrivateStateAttr
 from langchain.tools import ToolRuntime
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.types import Command
 
@@ -21,6 +22,8 @@ COMPACT: Final = "compact_conversation"
 PIN: Final = "pin"
 UNPIN: Final = "unpin"
 CONTEXT_USAGE: Final = "context_usage"
+_PIN_SHARE: Final = 0.05
+"""Part of the budget that pinned notes may take."""
 
 
 def reduce_pins(left: dict[str, str] | None, right: dict[str, str | None] | None) -> dict[str, str]:
@@ -45,7 +48,7 @@ class ControlMiddleware(AgentMiddleware[ControlState, None, object]):
     Arguments:
         window: The middleware whose window is steered.
         least: Part of the budget below which a requested compaction is declined: about half the trigger.
-        pin_tokens: Tokens that all pinned notes together may take.
+        pin_tokens: Tokens that all pinned notes together may take; never more than a twentieth of the budget.
     """
 
     state_schema = ControlState
@@ -58,18 +61,25 @@ class ControlMiddleware(AgentMiddleware[ControlState, None, object]):
         self.tools = [self._compact_tool(), self._pin_tool(), self._unpin_tool(), self._usage_tool()]
 
     def _occupancy(self, runtime: ToolRuntime) -> tuple[int, int]:
-        return self._window.occupancy(thread_name(runtime.config, runtime.state["messages"]))
+        """Tokens in the window with the newest answer, as reported first, and its budget; (0, 0) where this process has
+        not sent a window of the thread."""
+        messages = runtime.state["messages"]
+        newest = next((message for message in reversed(messages) if isinstance(message, AIMessage)), None)
+        return self._window.occupancy_after(thread_name(runtime.config, messages), newest)
+
+    def _most_pinned(self, runtime: ToolRuntime) -> int:
+        """Tokens that all notes together may take: pinned notes are always in view, so a small window has few."""
+        _, budget = self._occupancy(runtime)
+        return min(self._pin_tokens, round(_PIN_SHARE * budget)) if budget else self._pin_tokens
 
     def _compact_tool(self) -> BaseTool:
         def compact(runtime: ToolRuntime, focus: str = "") -> Command[object]:
             used, budget = self._occupancy(runtime)
-            if budget == 0 or used < self._least * budget:
-                text = f"Not needed: the window holds {used} of {budget} tokens. Nothing was changed."
+            held = f"The window holds {used} of {budget} tokens. " if budget else ""
+            if budget and used < self._least * budget:
+                text = f"Not needed. {held}Below {self._least:.0%} of it nothing is folded; nothing was changed."
                 return Command(update={"messages": [_result(runtime, COMPACT, text)]})
-            text = (
-                f"Requested. The window holds {used} of {budget} tokens; before your next step its older rounds are "
-                "folded, as far as that frees enough. They stay readable."
-            )
+            text = f"Requested. {held}Older rounds are folded before your next step, which is told what came of it."
             request: dict[str, str | None] = {"focus": focus or None}
             return Command(update={"messages": [_result(runtime, COMPACT, text)], "compaction": request})
 
@@ -83,10 +93,11 @@ class ControlMiddleware(AgentMiddleware[ControlState, None, object]):
         def pin(name: str, text: str, runtime: ToolRuntime) -> Command[object]:
             notes = reduce_pins(cast("dict[str, str]", runtime.state.get("pins") or {}), {name: text})
             size = sum(estimate_text(f"{title}: {note}") for title, note in notes.items())
-            if size > self._pin_tokens:
-                words = f"Not pinned: all notes would take {size} tokens, over {self._pin_tokens}. Shorten or unpin."
+            most = self._most_pinned(runtime)
+            if size > most:
+                words = f"Not pinned: all notes would take {size} tokens, over {most}. Shorten or unpin."
                 return Command(update={"messages": [_result(runtime, PIN, words, failed="error")]})
-            words = f"Pinned {name!r}; notes take {size} of {self._pin_tokens} tokens."
+            words = f"Pinned {name!r}; notes take {size} of {most} tokens."
             return Command(update={"messages": [_result(runtime, PIN, words)], "pins": {name: text}})
 
         return StructuredTool.from_function(
@@ -107,6 +118,8 @@ class ControlMiddleware(AgentMiddleware[ControlState, None, object]):
     def _usage_tool(self) -> BaseTool:
         def usage(runtime: ToolRuntime) -> str:
             used, budget = self._occupancy(runtime)
+            if budget == 0:
+                return "How full the window is is not known yet: ask again after your next step."
             share = f"{used / max(1, budget):.0%}"
             return f"The window holds {used} of {budget} tokens ({share}); {max(0, budget - used)} are free."
 

@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NoReturn, TypeAlias, cast
+from typing import Final, NoReturn, TypeAlias, cast
 
 from langchain.agents.middleware.types import ExtendedModelResponse, ModelRequest, ModelResponse
 from langchain_core.language_models import BaseChatModel
@@ -39,6 +39,9 @@ from refold.core.program import Effect
 from refold.core.record import wrap_record
 from refold.errors import ConfigurationError, SummaryError
 from refold.files import Files, aanswer, answer
+
+_LEAST_FOR_NOTE: Final = 120
+"""Free tokens that a note about a requested pass needs."""
 
 Request: TypeAlias = ModelRequest[None]
 Handler: TypeAlias = Callable[[Request], ModelResponse[object]]
@@ -133,9 +136,9 @@ class Edge:
     def answer(self, effect: Effect[object], handler: Handler) -> object:
         """Answer an effect, blocking."""
         match effect:
-            case CallModel(messages=messages, over=over, free=free):
+            case CallModel(over=over):
                 try:
-                    return handler(self._with(self._budgeted(messages, free)))
+                    return handler(self._with(self._tailed(effect)))
                 except Exception as error:  # noqa: BLE001 - refusals are answers, everything else goes on
                     return _refused(error, over=over)
             case AskSummariser():
@@ -162,9 +165,9 @@ class Edge:
     async def aanswer(self, effect: Effect[object], handler: AsyncHandler) -> object:
         """Answer an effect, awaiting."""
         match effect:
-            case CallModel(messages=messages, over=over, free=free):
+            case CallModel(over=over):
                 try:
-                    return await handler(self._with(self._budgeted(messages, free)))
+                    return await handler(self._with(self._tailed(effect)))
                 except Exception as error:  # noqa: BLE001 - refusals are answers, everything else goes on
                     return _refused(error, over=over)
             case AskSummariser():
@@ -187,13 +190,15 @@ class Edge:
             case _:
                 return await aanswer(self.files.asynchronous(), effect)
 
-    def _budgeted(self, messages: Sequence[BaseMessage], free: int) -> Sequence[BaseMessage]:
-        """The window, with a last line that says how much is free where that was asked for. It is in no later request,
-        so that everything before it stays a prefix (fault 201)."""
-        if not self.budget_line:
-            return messages
-        text = wrap_record(f"{max(0, free)} tokens of this conversation's window are free.", kind="budget")
-        return [*messages, HumanMessage(text, additional_kwargs={REFOLD_KEY: {"kind": "budget"}})]
+    def _tailed(self, call: CallModel) -> Sequence[BaseMessage]:
+        """The window, with last lines that are in no later request, so that everything before them stays a prefix: what
+        became of a pass that the model asked for, and how much is free where that was asked for (fault 201)."""
+        tail: list[HumanMessage] = []
+        if call.note and call.free > _LEAST_FOR_NOTE:
+            tail.append(_line(call.note, kind="compaction"))
+        if self.budget_line:
+            tail.append(_line(f"{max(0, call.free)} tokens of this conversation's window are free.", kind="budget"))
+        return [*call.messages, *tail] if tail else call.messages
 
     def _with(self, messages: Sequence[BaseMessage]) -> Request:
         return self.request.override(messages=cast("list[AnyMessage]", list(messages)))
@@ -258,6 +263,10 @@ class Edge:
                     f"before_fold returned {type(decision).__name__}: return None or True to let the pass be made, "
                     "False to veto it, or a list of the folds to keep"
                 )
+
+
+def _line(text: str, *, kind: str) -> HumanMessage:
+    return HumanMessage(wrap_record(text, kind=kind), additional_kwargs={REFOLD_KEY: {"kind": kind}})
 
 
 def _refused(error: Exception, *, over: bool) -> Failure:

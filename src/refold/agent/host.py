@@ -13,6 +13,7 @@ from typing import Final, cast
 from langchain.agents.structured_output import AutoStrategy, OutputToolBinding, ProviderStrategy, ToolStrategy
 from langchain_core.tools import BaseTool
 
+from refold.core.compact import Veto
 from refold.core.effects import LearnLimit
 from refold.core.family import Family
 from refold.core.gauge import Gauge
@@ -35,7 +36,7 @@ class Host:
     bounds: dict[Family, Meter] = field(default_factory=dict)
     gauges: "OrderedDict[str, tuple[Gauge, float]]" = field(default_factory=OrderedDict)
     occupancy: "OrderedDict[str, tuple[int, int]]" = field(default_factory=OrderedDict)
-    vetoes: "OrderedDict[str, int]" = field(default_factory=OrderedDict)
+    vetoes: "OrderedDict[str, Veto]" = field(default_factory=OrderedDict)
     formats: list[tuple[object, tuple[Mapping[str, object], ...]]] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -45,8 +46,13 @@ class Host:
             gauge, at = self.gauges.pop(thread, (None, None))
         return gauge, at
 
-    def put(self, thread: str, gauge: Gauge, at: float, *, budget: int, vetoed: int | None) -> None:
-        """Remember the gauge of a call for the next one, how full its window was, and when a summary was vetoed."""
+    def last(self, thread: str) -> Gauge | None:
+        """The last gauge of a thread; it stays for the next call."""
+        with self.lock:
+            return self.gauges.get(thread, (None, 0.0))[0]
+
+    def put(self, thread: str, gauge: Gauge, at: float, *, budget: int, vetoed: Veto | None) -> None:
+        """Remember the gauge of a call for the next one, how full its window was, and what of it was vetoed."""
         with self.lock:
             self.vetoes.pop(thread, None)
             if vetoed is not None:

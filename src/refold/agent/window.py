@@ -21,7 +21,7 @@ from langchain.agents.middleware.types import (
     ToolCallRequest,
 )
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.config import get_config
 from langgraph.runtime import Runtime
@@ -53,6 +53,7 @@ from refold.core.passes.args import has_reference
 from refold.core.policy import Policy
 from refold.core.program import arun, run
 from refold.core.turn import Outcome, Turn, model_call_gen
+from refold.core.usage import read_usage
 from refold.errors import ConfigurationError
 from refold.files import Files, LocalFiles
 
@@ -188,6 +189,17 @@ class WindowMiddleware(AgentMiddleware[WindowState, None, object]):
     def occupancy(self, thread: str) -> tuple[int, int]:
         """Tokens of messages in the last window of a thread (`thread_name`), and its budget; (0, 0) before any."""
         return self.setup.host.occupancy.get(thread, (0, 0))
+
+    def occupancy_after(self, thread: str, answer: AIMessage | None) -> tuple[int, int]:
+        """The same with the newest answer in it: as the provider reported both, where it did."""
+        used, budget = self.occupancy(thread)
+        known = self.setup.host.last(thread)
+        if known is None or answer is None:
+            return used, budget
+        usage = read_usage(answer)
+        if usage is None:
+            return used + round(known.scale * known.meter.count(answer).tokens), budget
+        return max(0, usage.context - known.fixed), budget
 
     def _recall_tools(self) -> Sequence[BaseTool]:
         return read_history_tool(self._files, paging=self.paging), search_history_tool(self._files, paging=self.paging)

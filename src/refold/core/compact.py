@@ -26,7 +26,7 @@ from refold.core.program import Program
 from refold.core.progress import summaries_allowed
 from refold.core.project import Window, project
 from refold.core.repair import drop_bound_reasoning
-from refold.core.segment import Facts, Recall, quotable, segment_text, state_text
+from refold.core.segment import Facts, Recall, pins_alone, pins_text, quotable, segment_text, state_text
 from refold.core.summary import Summary, SummaryJob, summary_gen
 from refold.core.undo import undo_within
 from refold.errors import ConfigurationError, FilesError, SummaryError
@@ -66,14 +66,22 @@ class Compaction:
     focus: str | None = None
     force: bool = False
     overflow: bool = False
-    vetoed: int | None = None
-    """Tokens of this thread's window when the hook last refused a summary, None where it did not: the next one is asked
-    for, and paid for, only after as many new tokens as after any other attempt."""
+    vetoed: "Veto | None" = None
+    """When the hook last refused a summary of this thread, or a whole pass, None where it did not: the next one is
+    planned, asked for and paid for only after as many new tokens as after any other attempt."""
 
     @property
     def budget(self) -> int:
         """Tokens that messages may take."""
         return self.room.messages
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Veto:
+    """What the hook refused: tokens of the window then, and whether it refused the whole pass."""
+
+    used: int
+    whole: bool
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,7 +91,7 @@ class Pass:
     gauge: Gauge
     folds: tuple[Mapping[str, Json], ...]
     vetoed: bool = False
-    summary_vetoed: bool = False
+    veto: Veto | None = None
 
 
 @dataclass(slots=True)
@@ -112,13 +120,20 @@ def situation_of(job: Compaction, gauge: Gauge) -> Situation:
         force=job.force,
         overflow=job.overflow,
         waiting=job.waiting,
+        pinned=round(gauge.scale * tokens_of(pins_text(job.facts.pins))) if job.facts.pins else 0,
     )
 
 
 def _lately_vetoed(job: Compaction, gauge: Gauge) -> bool:
     if job.vetoed is None:
         return False
-    return 0 <= gauge.used - job.vetoed < job.policy.summary_spacing * job.budget
+    return 0 <= gauge.used - job.vetoed.used < job.policy.summary_spacing * job.budget
+
+
+def _is_quiet(job: Compaction, gauge: Gauge) -> bool:
+    """Whether the hook lately refused everything, and the request can do without."""
+    whole = job.vetoed is not None and job.vetoed.whole and _lately_vetoed(job, gauge)
+    return whole and not job.force and not job.overflow and gauge.used <= job.budget
 
 
 def compact_gen(job: Compaction, gauge: Gauge) -> Program[Pass]:
@@ -128,6 +143,8 @@ def compact_gen(job: Compaction, gauge: Gauge) -> Program[Pass]:
     """
     window = gauge.window
     if not len(window.log):
+        return Pass(gauge=gauge, folds=())
+    if _is_quiet(job, gauge):
         return Pass(gauge=gauge, folds=())
     if (room := _room_again(job, gauge)) is not None:
         return (yield from _finish_gen(gauge, room[0], room[0].folds, room[1]))
@@ -197,21 +214,26 @@ def _finish_gen(gauge: Gauge, made: _Made, folds: Sequence[Fold], result: Gauge)
         },
     )  # fmt: skip
     spans = [sum(fold["kind"] in SPAN_KINDS for fold in made) for made in (final, [fold.to_json() for fold in folds])]
-    return Pass(gauge=result, folds=tuple(final), vetoed=len(final) < len(folds), summary_vetoed=spans[0] < spans[1])
+    whole = bool(proposed) and all(fold["kind"] == "strike" for fold in final)
+    veto = Veto(used=result.used, whole=whole) if whole or spans[0] < spans[1] else None
+    return Pass(gauge=result, folds=tuple(final), vetoed=len(final) < len(folds), veto=veto)
 
 
 def _with_state(job: Compaction, gauge: Gauge, made: _Made) -> tuple[list[Fold], Gauge]:
-    """The folds of a pass with the STATE that goes with its summaries, and the window with them; without STATE where it
-    alone would not fit."""
+    """The folds of a pass with the STATE that goes with its summaries, and the window with them; of STATE only the
+    pinned notes, or nothing, where it alone would not fit."""
     bare = _remeasured(gauge, made.folds)
     if not any(fold.kind in SPAN_KINDS for fold in made.folds):
         return list(made.folds), bare
     text = state_text(
         bare.window, job.facts, budget=round(job.policy.state_share * job.budget), recall=_recall(job, None)
     )
-    folds = [*made.folds, _fold(gauge, made, "state", {"text": text})]
-    full = _remeasured(gauge, folds)
-    return (list(made.folds), bare) if bare.used <= job.budget < full.used else (folds, full)
+    for shown in (text, pins_alone(job.facts.pins)) if job.facts.pins else (text,):
+        folds = [*made.folds, _fold(gauge, made, "state", {"text": shown})]
+        full = _remeasured(gauge, folds)
+        if not bare.used <= job.budget < full.used:
+            return folds, full
+    return list(made.folds), bare
 
 
 def _confirmed(made: Sequence[Mapping[str, Json]], answer: Sequence[Mapping[str, Json]]) -> list[Mapping[str, Json]]:

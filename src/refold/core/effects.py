@@ -82,6 +82,8 @@ class CallModel(Effect[object | Failure]):
     over: bool = False
     free: int = 0
     """Tokens of the budget that the window leaves free."""
+    note: str = ""
+    """What the model is told once, behind the window: it is in no later request."""
 
 
 @dataclass(frozen=True, kw_only=True)

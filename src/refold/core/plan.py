@@ -92,7 +92,8 @@ class Situation:
 
     `budget` is in tokens. `idle` are the seconds since the last call, None when unknown. `summaries` says whether a
     summary may be made now (`refold.core.progress`), `force` asks for a summary of all but the kept part, whatever the
-    zone. `deny_kinds` and `deny_keys` name what failed in this pass, so that a second plan goes another way.
+    zone. `pinned` are the tokens of the pinned notes, which STATE shows whole. `deny_kinds` and `deny_keys` name what
+    failed in this pass, so that a second plan goes another way.
     """
 
     budget: int
@@ -103,6 +104,7 @@ class Situation:
     force: bool = False
     overflow: bool = False
     waiting: frozenset[str] = frozenset()
+    pinned: int = 0
     deny_kinds: frozenset[str] = frozenset()
     deny_keys: frozenset[tuple[str, str]] = frozenset()
 
@@ -379,7 +381,7 @@ def _swallow(view: View, old: Sequence[tuple[Segment, int]], low: int, high: int
 
 def _expect_state(view: View, situation: Situation) -> None:
     """Account for the STATE that is written with the first summary of a pass, in place of the one in view."""
-    size = _STATE_FRAME + round(situation.policy.state_share * situation.budget)
+    size = _STATE_FRAME + round(situation.policy.state_share * situation.budget) + situation.pinned
     view.total += max(0, size - view.state)
     view.state = max(size, view.state)
 

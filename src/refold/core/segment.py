@@ -76,10 +76,12 @@ def segment_text(
 
 
 def state_text(window: Window, facts: Facts, *, budget: int, recall: Recall) -> str:
-    """STATE as of this fold: the current request, pins, todos, open work, files touched and artifacts, newest first."""
+    """STATE as of this fold: the current request, pins, todos, open work, files touched and artifacts, newest first.
+
+    Pinned notes are whole, beside the budget: who pins bounds them.
+    """
     log = window.log
     sections: list[tuple[str, list[str]]] = [
-        ("Pinned notes", [f"- {name}: {text}" for name, text in sorted(facts.pins.items())]),
         ("To-do", [f"- [{todo.get('status', 'pending')}] {todo.get('content', '')}" for todo in facts.todos]),
         ("Calls without an answer", _open_work(window)),
         ("Files touched, newest first", _files_touched(log)),
@@ -94,6 +96,8 @@ def state_text(window: Window, facts: Facts, *, budget: int, recall: Recall) -> 
             f"which begins {_clip(escape_record(line), 160)!r}"
         )
     left = budget - tokens_of("\n".join(body))
+    if facts.pins:
+        body.append(pins_text(facts.pins))
     for title, lines in sections:
         taken: list[str] = []
         for line in lines:
@@ -108,6 +112,17 @@ def state_text(window: Window, facts: Facts, *, budget: int, recall: Recall) -> 
     if recall.search is not None:
         body.append(f"{recall.search} finds anything else in the whole history.")
     return wrap_record("\n\n".join(body), kind="state")
+
+
+def pins_text(pins: Mapping[str, str]) -> str:
+    """The pinned notes as STATE shows them; empty without any."""
+    lines = [escape_record(f"- {name}: {text}") for name, text in sorted(pins.items())]
+    return "\n".join(["## Pinned notes", *lines]) if lines else ""
+
+
+def pins_alone(pins: Mapping[str, str]) -> str:
+    """STATE with nothing but the pinned notes, for where the rest does not fit."""
+    return wrap_record(f"{_INTRODUCTION}\n\n{pins_text(pins)}", kind="state")
 
 
 def quotable(log: Log, start: int, stop: int, *, kept: Sequence[int]) -> list[tuple[str, BaseMessage]]:

@@ -14,11 +14,12 @@ from dataclasses import dataclass, replace
 from langchain_core.messages import AIMessage, BaseMessage
 
 from refold.core.canonical import Json
-from refold.core.compact import Compaction, compact_gen
+from refold.core.compact import Compaction, Veto, compact_gen
 from refold.core.effects import CallModel, Failure, LearnLimit, Report, Room
 from refold.core.gauge import Gauge, measure
 from refold.core.limits import Budget, budget
 from refold.core.meter import Count, Meter
+from refold.core.outcome import outcome_text
 from refold.core.overflow import Overflow
 from refold.core.program import Program
 from refold.core.project import project
@@ -58,7 +59,7 @@ class Outcome:
     folds: tuple[Mapping[str, Json], ...]
     gauge: Gauge
     room: Budget
-    vetoed: int | None = None
+    vetoed: Veto | None = None
 
 
 def model_call_gen(turn: Turn) -> Program[Outcome]:
@@ -71,7 +72,7 @@ def model_call_gen(turn: Turn) -> Program[Outcome]:
     gauge, room = open_gauge(turn), turn.room
     yield from _report_gen(turn, gauge)
     made: list[Mapping[str, Json]] = []
-    vetoed, refusal = False, None
+    vetoed, refusal, note = False, None, ""
     for _ in range(turn.compaction.policy.overflow_retries + 1):
         job = fit_compaction(turn, gauge, room, overflow=refusal is not None)
         before = (gauge.used, gauge.size)
@@ -85,11 +86,15 @@ def model_call_gen(turn: Turn) -> Program[Outcome]:
         check_fits(gauge, job, guessed=room.limits.source == "default", vetoed=vetoed)
         check_valid(turn, gauge)
         free = job.budget - gauge.used
-        answer = yield from CallModel(messages=gauge.window.messages, over=free < 0, free=free)
+        if job.force and refusal is None:
+            note = outcome_text(
+                done.folds, before=before[0], after=gauge.used, budget=job.budget, vetoed=done.vetoed
+            )  # fmt: skip
+        answer = yield from CallModel(messages=gauge.window.messages, over=free < 0, free=free, note=note)
         if not isinstance(answer, Failure):
             return Outcome(
                 response=answer, folds=tuple(made), gauge=gauge, room=job.room,
-                vetoed=gauge.used if done.summary_vetoed else job.vetoed,
+                vetoed=done.veto or job.vetoed,
             )  # fmt: skip
         refusal, overflow = answer.error, answer.overflow or Overflow()
         sent = gauge.used + gauge.fixed
