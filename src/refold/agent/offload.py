@@ -112,8 +112,9 @@ class OffloadMiddleware(AgentMiddleware[AgentState[object], None, object]):
             message.name or request.tool_call["name"], used=used, budget=budget,
             together=len(newest.tool_calls) if newest is not None else 1,
         )  # fmt: skip
-        policy, reader = self._window.setup.policy, self._window.setup.file_reader
-        scope = Scope(thread=thread, policy=policy, file_reader=reader, log_reader=None)
+        reader = self._window.setup.file_reader
+        bound = reader if any(tool.name == reader for tool in request.runtime.tools) else None  # fault 101
+        scope = Scope(thread=thread, policy=self._window.setup.policy, file_reader=bound, log_reader=None)
         return (yield from ingest_gen(Ingestion(message=message, scope=scope, threshold=threshold)))
 
     def _answer(self, request: ToolCallRequest, effect: Effect[object]) -> object:
