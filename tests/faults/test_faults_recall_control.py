@@ -153,5 +153,5 @@ class TestGroupR:
         assert [identity for identity, _, _ in after] == passes
         assert [(b, a) for b, a, _ in before] == [(b, a) for _, b, a in after]
         assert [name for _, _, names in before for name in names] == [f["id"] for f in folds if f["kind"] != "strike"]
-        budget = window.occupancy("t", ())[1]
+        budget = window.occupancy("t")[1]
         assert all(b >= trigger * budget > a for b, a, _ in before)
