@@ -76,12 +76,23 @@ class TestTheLogIsReproduced:
 
     @pytest.mark.parametrize("name", ODD)
     def test_odd_recordings(self, name: str) -> None:
-        """Whatever is odd about a recording, each message comes out as it went in, and every reply was asked for."""
+        """Whatever is odd about a recording, each message comes out as it went in, and every reply to something was
+        asked for."""
         given = transcript(*ODD[name])
         played = replay(given, policy=Policy(), limit=16_000)
-        assert len(played.calls) == sum(isinstance(message, AIMessage) for message in given.messages)
+        assert len(played.calls) == sum(isinstance(message, AIMessage) for message in given.messages[1:])
         assert played.recalled.in_window + played.recalled.by_id == len(given.messages)
         assert played.recalled.unreachable == ()
+
+    @pytest.mark.parametrize("system", ["", "You are careful."])
+    @pytest.mark.parametrize("first", [AIMessage("welcome"), call("a"), SystemMessage("rule")])
+    def test_a_recording_that_lost_its_beginning(self, first: BaseMessage, system: str) -> None:
+        """A reply before anything was asked answers no request; none is made up for it, and the run holds."""
+        answered = [result("a")] if first.type == "ai" and first.tool_calls else []  # type: ignore[attr-defined]
+        recorded = transcript(first, *answered, AIMessage("so"), HumanMessage("hi"), AIMessage("ok"), system=system)
+        outcome = replay(recorded, policy=Policy(), limit=8_000)
+        assert outcome.problems == ()
+        assert all(request.tokens for request in outcome.requests)
 
     def test_recorded_tools_are_bound_and_any_other_is_answered(self) -> None:
         """Schemas count as tokens of each request; a call of a tool without one gets its recorded result."""

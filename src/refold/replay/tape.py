@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage, SystemMessage, ToolMessage
 from langchain_core.messages.ai import UsageMetadata
 
 from refold.errors import ReplayMismatchError
@@ -35,12 +35,15 @@ class Tape:
     requests: list[Request] = field(default_factory=list)
     _rounds: Mapping[int, Mapping[str, ToolMessage]] = field(init=False, repr=False)
     _times: Sequence[float] = field(init=False, repr=False)
+    _opening: int = field(init=False, repr=False)
     _round: int = -1
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def __post_init__(self) -> None:
         self._rounds = _playable_rounds(self.transcript.messages)
         self._times = _seconds(self.transcript)
+        messages = self.transcript.messages
+        self._opening = next((n for n, m in enumerate(messages) if not isinstance(m, SystemMessage)), len(messages))
 
     def __len__(self) -> int:
         return len(self.transcript.messages)
@@ -52,8 +55,11 @@ class Tape:
 
     @property
     def calls_model(self) -> bool:
-        """Whether the recording goes on with a reply of the model."""
-        return not self.ended and isinstance(self.transcript.messages[self.position], AIMessage)
+        """Whether the recording goes on with a reply of the model. One that a recording starts with, because what came
+        before it was not recorded, answers no request that could be made: it is fed."""
+        return self._opening < self.position < len(self) and isinstance(
+            self.transcript.messages[self.position], AIMessage
+        )
 
     def now(self) -> float:
         """The recording's time in seconds, as of the newest message that the run has."""
