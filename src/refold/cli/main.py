@@ -30,6 +30,7 @@ def build() -> typer.Typer:
         prune_cmd,
         replay_cmd,
         report_cmd,
+        run_cmd,
         stats_cmd,
         threads_cmd,
         verify_cmd,
@@ -45,6 +46,7 @@ def build() -> typer.Typer:
     )
     app.callback()(_options)
     for command in (
+        run_cmd,
         replay_cmd,
         report_cmd,
         convert_cmd,

@@ -1,0 +1,71 @@
+"""Ctrl-C: the first one stops the run, a second one leaves at once; where nothing runs it is Python's own.
+
+Leaving at once is safe. What was finished is stored by then, and a tool that a thread is still in cannot be stopped
+from outside; waiting for it is what the second Ctrl-C refuses.
+"""
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Callable, Coroutine
+from types import FrameType, TracebackType
+from typing import Final, Self, TypeVar
+
+T = TypeVar("T")
+
+INTERRUPTED: Final = 130
+
+
+class CtrlC:
+    """Owns the signal while the context is open. In other threads than the main one, which get no signals, idle."""
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[object] | None = None
+        self._running = False
+        self._pressed = False
+        self._main = threading.current_thread() is threading.main_thread()
+
+    def __enter__(self) -> Self:
+        """Take the signal over."""
+        if self._main:
+            self._previous = signal.signal(signal.SIGINT, self._handle)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Give it back."""
+        if self._main:
+            signal.signal(signal.SIGINT, self._previous)
+
+    def run(self, runner: asyncio.Runner, work: Callable[[], Coroutine[object, object, T]]) -> T:
+        """Run work to its end. Raises `KeyboardInterrupt` once the first Ctrl-C has stopped it, wherever it was."""
+        self._running, self._pressed = True, False
+        try:
+            return runner.run(self._stoppable(work))
+        except asyncio.CancelledError:
+            raise KeyboardInterrupt from None
+        finally:
+            self._running, self._pressed = False, False
+
+    def leave(self) -> None:
+        """Nothing is left to be stopped: the next Ctrl-C leaves at once."""
+        self._running = self._pressed = True
+
+    async def _stoppable(self, work: Callable[[], Coroutine[object, object, T]]) -> T:
+        if self._pressed:  # before there was a task to cancel
+            raise asyncio.CancelledError
+        self._task = asyncio.current_task()
+        try:
+            return await work()
+        finally:
+            self._task = None
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if not self._running:
+            raise KeyboardInterrupt
+        if self._pressed:
+            os.write(2, b"\n")
+            os._exit(INTERRUPTED)
+        self._pressed = True
+        if self._task is not None:
+            self._task.get_loop().call_soon_threadsafe(self._task.cancel)
