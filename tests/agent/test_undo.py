@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from agents import QUICK, TOOLS, worker_model
 from langchain.agents import create_agent
-from langchain_core.messages import HumanMessage
+from langchain.agents.middleware import HumanInTheLoopMiddleware
+from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
 
 import refold
 from refold.agent.window import WindowMiddleware
@@ -173,6 +175,32 @@ class TestItLasts:
         assert fork["folds"][-1]["kind"] == "undo"
         assert len(fork["messages"]) == len(older.values["messages"])
         assert window_of(agent.get_state(head.config).values) == window_of(head.values)
+
+
+class TestWhileARunWaits:
+    @pytest.mark.parametrize("human", [True, False], ids=["for a human", "before the tools"])
+    def test_the_run_goes_on_after_it(self, human: bool) -> None:
+        """Undone between an interrupt and its answer, the run still waits there, and goes on with the originals."""
+        saver = InMemorySaver()
+        summarised(saver)
+        call = AIMessage("", tool_calls=[{"name": "work", "args": {"step": 99}, "id": "late"}])
+        model = StrictModel(script=[call, "finished"], limit=60_000)
+        window = WindowMiddleware(files=MemoryFiles(), policy=QUICK)
+        gate = [HumanInTheLoopMiddleware(interrupt_on={"work": True})] if human else []
+        agent: Any = create_agent(
+            model, TOOLS, middleware=[window, *gate], checkpointer=saver,
+            interrupt_before=None if human else ["tools"],
+        )  # fmt: skip
+        agent.invoke({"messages": [HumanMessage("More.", id="more")]}, CONFIG)
+        waiting = agent.get_state(CONFIG).next
+        undone = refold.undo_summary(agent, CONFIG, model=model, policy=QUICK)
+        assert undone is not None
+        assert agent.get_state(CONFIG).next == waiting
+        answer = Command(resume={"decisions": [{"type": "approve"}]}) if human else None
+        log = agent.invoke(answer, CONFIG)["messages"]
+        assert [m.type for m in log[-3:]] == ["ai", "tool", "ai"]
+        assert log[-1].text == "finished"
+        assert model.requests[-1].tokens > undone.after * 0.7
 
 
 class TestByItself:
