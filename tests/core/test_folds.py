@@ -5,9 +5,12 @@ from collections.abc import Mapping
 
 from hypothesis import given
 from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from refold.core.folds import Anchor, Fold, append_folds, make_fold, read_folds, span_digest, span_of
+from refold.core.policy import Policy
+from refold.testing.world import World
 
 ANCHOR = Anchor(key="m1", hash="a" * 32)
 
@@ -87,3 +90,30 @@ class TestSpans:
         changed = [*anchors[:-1], Anchor(key=anchors[-1].key, hash=anchors[-1].hash + "x")]
         assert span_digest(anchors) != span_digest(changed)
         assert span_of(anchors).count == len(anchors)
+
+
+class TestAChainedRequestSeesTheFold:
+    def test_answers_before_a_fold_lose_their_response_id(self) -> None:
+        """With `use_previous_response_id` the server goes on from the newest answer with an id: what was said before
+        the fold must not be that, what is said after it may."""
+        here = World(limit=2_000, policy=Policy(output_reserve=200, summary_backoff=0.0))
+        log: list[BaseMessage] = [HumanMessage("Do it.", id="h0")]
+
+        def work(start: int) -> None:
+            for n in range(start, start + 30):
+                call = {"id": f"c{n}", "name": "run", "args": {}}
+                log.append(AIMessage("", id=f"a{n}", tool_calls=[call], response_metadata={"id": f"resp_{n}"}))
+                log.append(ToolMessage("a line of output\n" * 10, tool_call_id=f"c{n}", id=f"t{n}"))
+
+        work(0)
+        folds = here.call(log).folds
+        assert folds
+        answers = [message for message in here.sent[-1] if isinstance(message, AIMessage)]
+        assert answers
+        assert not any("id" in message.response_metadata for message in answers)
+        log.append(AIMessage("Well.", id="after", response_metadata={"id": "resp_after"}))
+        log.append(HumanMessage("And?", id="h1"))
+        assert here.call(log, folds).folds == ()
+        chained = [m.response_metadata.get("id") for m in here.sent[-1] if isinstance(m, AIMessage)]
+        assert chained == [*(None for _ in answers), "resp_after"]
+        assert log[1].response_metadata == {"id": "resp_0"}

@@ -21,7 +21,7 @@ from refold.core.folds import ITEM_KINDS, SPAN_KINDS, Fold, Item, Unreadable, re
 from refold.core.log import Log, extend_log, read_log
 from refold.core.messages import REFOLD_KEY, answers_of, role_of
 from refold.core.passes import ITEM_PASSES
-from refold.core.repair import START, Front, Repaired, drop_bound_reasoning, repair
+from refold.core.repair import START, Front, Repaired, drop_bound_reasoning, repair, unchained
 from refold.core.rounds import pair, settled_length
 
 EntryKind: TypeAlias = Literal["log", "item", "segment", "state", "repair"]
@@ -207,7 +207,8 @@ def _walk(log: Log, raw: Sequence[Mapping[str, Json]], previous: Window | None, 
     segments, void = _segments(log, active, known)
     items, void_items = _items(log, active, known)
     state = _state(log, active, segments)
-    plain = tuple(_plain_entries(log, segments, items, state, _reusable(previous, log)))
+    chained = max((log.positions.get(f.at.key, -1) + 1 for f in folds if f.kind != "strike"), default=0)
+    plain = tuple(_plain_entries(log, segments, items, state, chained, _reusable(previous, log)))
     entries, settled, front, unanswered = _repaired(plain, START)
     return Window(
         log=log,
@@ -307,6 +308,7 @@ def _plain_entries(
     segments: Sequence[Segment],
     items: Mapping[int, tuple[tuple[Fold, Item], ...]],
     state: Fold | None,
+    chained: int,
     reusable: _Shown,
 ) -> list[Entry]:
     """The entries before pairing is repaired."""
@@ -325,14 +327,14 @@ def _plain_entries(
                 )
             )  # fmt: skip
             for kept in _kept(log, segment):
-                entry = _entry(log, kept, items, bound, reusable)
+                entry = _entry(log, kept, items, bound, chained, reusable)
                 (systems if role_of(entry.message) == "system" else entries).append(entry)
             index = segment.stop
             if not remaining and state is not None:
                 at = Entry(message=segment_message(state), kind="state", start=index, stop=index, folds=(state.id,))
                 entries.append(at)
             continue
-        entry = _entry(log, index, items, bound, reusable)
+        entry = _entry(log, index, items, bound, chained, reusable)
         if systems and not remaining and role_of(entry.message) == "ai":
             entries += systems
             systems = []
@@ -359,7 +361,12 @@ def _bound_until(log: Log, fold: Fold) -> int:
 
 
 def _entry(
-    log: Log, index: int, items: Mapping[int, tuple[tuple[Fold, Item], ...]], bound: int, reusable: _Shown
+    log: Log,
+    index: int,
+    items: Mapping[int, tuple[tuple[Fold, Item], ...]],
+    bound: int,
+    chained: int,
+    reusable: _Shown,
 ) -> Entry:
     message = log.messages[index]
     acting = items.get(index, ())
@@ -368,6 +375,8 @@ def _entry(
         message = reusable.get((index, ids)) or shown(message, acting)
     if index < bound:
         message = drop_bound_reasoning(message)
+    if index < chained:
+        message = unchained(message)
     return Entry(message=message, kind="item" if acting else "log", start=index, stop=index + 1, folds=ids)
 
 

@@ -22,7 +22,7 @@ from refold.core.canonical import derived_id
 from refold.core.messages import REFOLD_KEY, with_content
 from refold.core.names import NO_NAMES, Names, Seen
 from refold.core.repair.calls import CallIds, ShownCall, shown_calls, with_calls
-from refold.core.repair.reasoning import EMPTY_ANSWER, detached, drop_bound_reasoning, without_blocks
+from refold.core.repair.reasoning import EMPTY_ANSWER, detached, drop_bound_reasoning, unchained, without_blocks
 from refold.core.repair.results import Reason, anchor, retargeted, split_results, synthetic_result
 from refold.core.rounds import PairedCall, pair
 from refold.core.validate.anthropic import loose_server_blocks
@@ -47,6 +47,7 @@ __all__ = [
     "Repaired",
     "drop_bound_reasoning",
     "repair",
+    "unchained",
 ]
 
 RepairKind: TypeAlias = Literal[

@@ -6,6 +6,7 @@ from typing import Final
 from langchain_core.messages import AIMessage, BaseMessage
 
 from refold.core.messages import Block, blocks_of, calls_of, unwrapped, with_content
+from refold.core.per_message import PerMessage
 from refold.core.validate.shape import is_reasoning_item, is_signed_thinking, is_void, item_id
 
 EMPTY_ANSWER: Final = "(empty answer)"
@@ -37,6 +38,26 @@ def drop_bound_reasoning(message: BaseMessage) -> BaseMessage:
     if any(map(is_signed_thinking, blocks)):
         message = without_blocks(message, is_signed_thinking)
     return message
+
+
+def unchained(message: BaseMessage) -> BaseMessage:
+    """An answer of the Responses API without its response id; any other message as it is.
+
+    With `use_previous_response_id` langchain-openai sends only what follows the newest answer that has one: the server
+    keeps the rest, and keeps it as it was before the fold. Without the ids the folded window is sent whole, once; the
+    answer to it begins the next chain.
+    """
+    if isinstance(message, AIMessage) and str(message.response_metadata.get("id", "")).startswith("resp_"):
+        return _UNCHAINED(message)
+    return message
+
+
+def _without_response_id(message: BaseMessage) -> BaseMessage:
+    metadata = {key: value for key, value in message.response_metadata.items() if key != "id"}
+    return message.model_copy(update={"response_metadata": metadata})
+
+
+_UNCHAINED: Final = PerMessage(_without_response_id)
 
 
 def detached(message: AIMessage) -> AIMessage:
