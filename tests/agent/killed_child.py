@@ -1,4 +1,6 @@
-"""A thread in a process of its own, which kills itself at a given deed. Started by test_window_savers.py.
+"""A thread in a process of its own, which kills itself at a given deed, or is killed once it says that it works.
+
+Started by test_window_savers.py and test_kill_points.py, with LangGraph's saver or with ours.
 
 A deed is an answer of the model, a run of the tool, a summary, or a stored file: every point where the outside world
 learns something. Deeds are counted in this process alone.
@@ -19,7 +21,9 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.sqlite import SqliteSaver
 
+from refold.agent.offload import OffloadMiddleware, Thresholds
 from refold.agent.window import WindowMiddleware
+from refold.checkpoint import SqliteSaver as OurSqliteSaver
 from refold.core.canonical import digest
 from refold.files import LocalFiles
 from refold.testing import StrictModel
@@ -39,7 +43,7 @@ class Deeds:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def main(folder: Path, kill_at: int) -> None:
+def main(folder: Path, kill_at: int, saver_kind: str) -> None:
     """Run the thread, or go on with it where it was left."""
     deed = Deeds(kill_at)
 
@@ -69,17 +73,28 @@ def main(folder: Path, kill_at: int) -> None:
         """Do a step."""
         deed()
         (folder / "steps").write_text(str(step))
-        return "\n".join(f"line {n} of step {step}: built /srv/app/module_{step}_{n}.py" for n in range(20))
+        return "\n".join(
+            f"line {n} of step {step}: built /srv/app/module_{step}_{n}.py" for n in range(20 if step % 4 else 60)
+        )
 
-    with SqliteSaver.from_conn_string(str(folder / "c.db")) as saver:
+    kind: Any = SqliteSaver if saver_kind == "langgraph" else OurSqliteSaver
+    with kind.from_conn_string(str(folder / "c.db")) as saver:
         window = WindowMiddleware(files=Files(folder / "files"), policy=QUICK)
-        graph = create_agent(StrictModel(script=script, limit=4_000), [work], middleware=[window], checkpointer=saver)
+        offload = OffloadMiddleware(window, thresholds=Thresholds(share=0.3, room=0.9))
+        graph = create_agent(
+            StrictModel(script=script, limit=4_000), [work], middleware=[window, offload], checkpointer=saver
+        )
         config: Any = {"configurable": {"thread_id": "t"}, "recursion_limit": 200}
-        begun = bool(graph.get_state(config).values)
-        graph.invoke(None if begun else {"messages": [HumanMessage("Go.", id="h0")]}, config, durability="sync")
+        sys.stdout.write("works\n")
+        sys.stdout.flush()
+        left = graph.get_state(config)
+        if left.tasks or not left.values:
+            graph.invoke(
+                None if left.tasks else {"messages": [HumanMessage("Go.", id="h0")]}, config, durability="sync"
+            )
         log = [(m.type, m.content) for m in graph.get_state(config).values["messages"]]
     (folder / "end.json").write_text(json.dumps({"log": log}))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3])

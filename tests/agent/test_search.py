@@ -190,7 +190,7 @@ class TestAnAnswerFitsTheFreeRoom:
             call = AIMessage(
                 "", tool_calls=[{"name": "search_history", "args": {"query": "needle", "limit": 30}, "id": "s"}]
             )
-            paging = Paging(page=1_500, occupancy=lambda thread, used=used: (used, 10_000))  # type: ignore[misc]
+            paging = Paging(page=1_500, occupancy=lambda thread, messages, used=used: (used, 10_000))  # type: ignore[misc]
             model = StrictModel(script=[call, "found"], limit=30_000)
             agent = create_agent(model, [search_history_tool(MemoryFiles(), paging=paging)])
             state = agent.invoke({"messages": log})

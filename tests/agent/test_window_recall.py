@@ -139,7 +139,7 @@ class TestAPageFitsTheFreeRoom:
             state={"messages": [AIMessage("", tool_calls=made)]}, config={}, context=None, stream_writer=print,
             tool_call_id="0", store=None,
         )  # fmt: skip
-        assert Paging(page=2_000, occupancy=lambda thread: (used, 10_000)).tokens(runtime) == tokens
+        assert Paging(page=2_000, occupancy=lambda thread, messages: (used, 10_000)).tokens(runtime) == tokens
         assert Paging(page=2_000).tokens(runtime) == 2_000
 
 

@@ -133,8 +133,9 @@ CHILD = Path(__file__).parent / "killed_child.py"
 def child(folder: Path, *, kill_at: int) -> "subprocess.CompletedProcess[str]":
     """Run the thread in a process of its own, killed (SIGKILL) when it is about to do its `kill_at`-th deed."""
     return subprocess.run(
-        [sys.executable, str(CHILD), str(folder), str(kill_at)], capture_output=True, text=True, timeout=60, check=False
-    )
+        [sys.executable, str(CHILD), str(folder), str(kill_at), "langgraph"],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
 
 
 def told(folder: Path) -> dict[str, Any]:

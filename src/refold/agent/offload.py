@@ -104,7 +104,7 @@ class OffloadMiddleware(AgentMiddleware[AgentState[object], None, object]):
             return message
         history = request.state["messages"]
         thread = thread_name(request.runtime.config, history)
-        used, budget = self._window.occupancy(thread)
+        used, budget = self._window.occupancy(thread, history)
         if budget == 0:
             return message  # no request was measured yet, so no tool can have been called by the model
         newest = next((m for m in reversed(history) if isinstance(m, AIMessage)), None)

@@ -45,15 +45,15 @@ _LEAST_PAGE: Final = 100
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Paging:
     """How large an answer may be: at most `page` tokens, and at most half of what the window has free, shared by the
-    calls of one message. `occupancy` gives (used, budget) of a thread, (0, 0) where that is not known."""
+    calls of one message. `occupancy` gives (used, budget) of a thread and its log, (0, 0) where that is not known."""
 
     page: int
-    occupancy: Callable[[str], tuple[int, int]] = lambda thread: (0, 0)
+    occupancy: Callable[[str, Sequence[BaseMessage]], tuple[int, int]] = lambda thread, messages: (0, 0)
 
     def tokens(self, runtime: ToolRuntime) -> int:
         """The most tokens of the answer to a call."""
         messages: Sequence[BaseMessage] = runtime.state["messages"]
-        used, budget = self.occupancy(thread_name(runtime.config, messages))
+        used, budget = self.occupancy(thread_name(runtime.config, messages), messages)
         if budget == 0:
             return self.page
         newest = next((message for message in reversed(messages) if isinstance(message, AIMessage)), None)

@@ -21,7 +21,7 @@ from langchain.agents.middleware.types import (
     ToolCallRequest,
 )
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.config import get_config
 from langgraph.runtime import Runtime
@@ -39,6 +39,7 @@ from refold.agent.edge import (
     refuse_awaitable,
 )
 from refold.agent.host import Host
+from refold.agent.occupancy import marked, occupancy_of
 from refold.agent.recall import Paging, read_history_tool
 from refold.agent.repair import LogRepair
 from refold.agent.search import search_history_tool
@@ -186,13 +187,15 @@ class WindowMiddleware(AgentMiddleware[WindowState, None, object]):
         """Tell the outside what another middleware did with these files."""
         self._telemetry.event(effect.event, effect.data, stream=stream)
 
-    def occupancy(self, thread: str) -> tuple[int, int]:
-        """Tokens of messages in the last window of a thread (`thread_name`), and its budget; (0, 0) before any."""
-        return self.setup.host.occupancy.get(thread, (0, 0))
+    def occupancy(self, thread: str, messages: Sequence[BaseMessage] = ()) -> tuple[int, int]:
+        """Tokens of messages in the last window of a thread (`thread_name`), and its budget; (0, 0) before any.
+
+        Given the thread's log, it is the same in every process, and right in a fork."""
+        return occupancy_of(messages) or self.setup.host.occupancy.get(thread, (0, 0))
 
     def occupancy_after(self, thread: str, answer: AIMessage | None) -> tuple[int, int]:
         """The same with the newest answer in it: as the provider reported both, where it did."""
-        used, budget = self.occupancy(thread)
+        used, budget = self.occupancy(thread, () if answer is None else (answer,))
         known = self.setup.host.last(thread)
         if known is None or answer is None:
             return used, budget
@@ -216,7 +219,9 @@ class WindowMiddleware(AgentMiddleware[WindowState, None, object]):
         self._telemetry.window(
             outcome.gauge, outcome.room, limit=edge.room.limits.input, stream=edge.request.runtime.stream_writer
         )
-        response = cast("ModelResponse[object]", outcome.response)
+        response = marked(
+            cast("ModelResponse[object]", outcome.response), used=outcome.gauge.used, budget=outcome.room.messages
+        )
         update = edge.cleared()
         if not outcome.folds and not update:
             return response

@@ -43,7 +43,7 @@ class AnswerRoom:
         """For the answer to a call: what ingestion must know, and the most tokens that enter whole."""
         messages: Sequence[BaseMessage] = runtime.state["messages"]
         thread = thread_name(runtime.config, messages)
-        used, budget = self.window.occupancy(thread)
+        used, budget = self.window.occupancy(thread, messages)
         if budget == 0:
             used, budget = self._measured(runtime.state)
         newest = next((message for message in reversed(messages) if isinstance(message, AIMessage)), None)
