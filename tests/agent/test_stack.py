@@ -14,6 +14,7 @@ from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
 
 import refold
 from refold.agent.offload import Thresholds
@@ -143,6 +144,24 @@ class TestInDeepAgents:
         assert worker.summaries > 0
         assert [r.refusal for r in child.requests if r.refusal is not None] == []
         assert graph.get_state(CONFIG).values.get("folds", []) == []
+
+    def test_with_a_human_in_the_loop(self, backend: BackendProtocol) -> None:
+        """A call that waits is left alone; approved, its large result is stored; spoken over, its call is mended in the
+        view, and the run goes on."""
+        model = StrictModel(script=[calls("dump"), "done", calls("dump", 2), "as you wish"], limit=120_000)
+        graph: Any = create_deep_agent(
+            model, [dump], backend=backend, checkpointer=InMemorySaver(), interrupt_on={"dump": True},
+            middleware=refold.middleware(backend, policy=Policy(context_limit=120_000)),
+        )  # fmt: skip
+        drive(graph, [HumanMessage("dump it", id="h")])
+        log = graph.invoke(Command(resume={"decisions": [{"type": "approve"}]}), CONFIG)["messages"]
+        assert stub_of(log, "dump").additional_kwargs["refold"]["kind"] == "ingested"
+        drive(graph, [HumanMessage("again", id="h2")])
+        log = drive(graph, [HumanMessage("never mind", id="h3")])
+        assert text_of(log[-1]) == "as you wish"
+        assert [m.type for m in log] == ["human", "ai", "tool", "ai", "human", "ai", "human", "ai"]
+        assert [m.type for m in model.requests[-1].window][-3:] == ["ai", "tool", "human"]
+        assert [r.refusal for r in model.requests if r.refusal is not None] == []
 
     def test_offload_can_stay_theirs(self, backend: BackendProtocol) -> None:
         """Without our offload Deep Agents evicts as it does; their patching of calls stays off."""
