@@ -105,7 +105,7 @@ def state_text(window: Window, facts: Facts, *, budget: int, recall: Recall) -> 
             if cost > left:
                 taken.append(f"- … {len(lines) - len(taken)} more")
                 break
-            taken.append(escape_record(line))
+            taken.append(escape_record(" ".join(line.split())))  # a value must not begin a section of its own
             left -= cost
         if taken:
             body.append(f"## {title}\n" + "\n".join(taken))
@@ -116,7 +116,10 @@ def state_text(window: Window, facts: Facts, *, budget: int, recall: Recall) -> 
 
 def pins_text(pins: Mapping[str, str]) -> str:
     """The pinned notes as STATE shows them; empty without any."""
-    lines = [escape_record(f"- {name}: {text}") for name, text in sorted(pins.items())]
+    lines = [
+        escape_record(f"- {' '.join(name.split())}: " + "\n  ".join(text.splitlines()))
+        for name, text in sorted(pins.items())
+    ]
     return "\n".join(["## Pinned notes", *lines]) if lines else ""
 
 
