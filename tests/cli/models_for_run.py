@@ -1,5 +1,6 @@
 """Scripted models and tools that the tests of `refold run` name on its command line."""
 
+import sys
 from collections.abc import Sequence
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
@@ -72,10 +73,14 @@ def adds() -> StrictModel:
 
 
 def hangs() -> StrictModel:
-    """Never answers the first request of a message that says "wait"; it answers everything else."""
+    """Never answers a message that says "wait", but tells the terminal that it was called."""
 
     def script(messages: Sequence[BaseMessage]) -> Step:
-        return Hang() if "wait" in messages[-1].text else f"message {len(messages)}"
+        if "wait" not in messages[-1].text:
+            return f"message {len(messages)}"
+        sys.stderr.write("(called)\n")
+        sys.stderr.flush()
+        return Hang()
 
     return StrictModel(script=script, limit=32_000)
 

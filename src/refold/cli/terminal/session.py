@@ -149,7 +149,7 @@ class Session:
             self.screen.finish("failed")
             reason = " ".join(str(error).split()) or "no message"
             raise RunFailedError(
-                f"{type(error).__name__}: {reason[:600]}. The thread is kept; go on with: {self.resume}"
+                f"{type(error).__name__}: {reason[:600].rstrip('.')}. The thread is kept; go on with: {self.resume}"
             ) from error
 
     def _show(self, mode: str, part: object) -> None:
