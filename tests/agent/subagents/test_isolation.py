@@ -258,11 +258,13 @@ class TestDeclaredKeysCross:
         with pytest.raises(ConfigurationError, match=f"names {key} in inputs or outputs"):
             create_agent(model_of([]), files=MemoryFiles(), checkpointer=InMemorySaver(), subagents=[spec])
 
-    def test_a_key_that_the_child_does_not_have_is_refused(self) -> None:
-        """LangGraph would drop it silently."""
-        spec = Subagent(name="helper", description="Helps.", inputs=["topic"])
-        with pytest.raises(ConfigurationError, match="has no topic: declare it"):
-            create_agent(model_of([]), files=MemoryFiles(), checkpointer=InMemorySaver(), subagents=[spec])
+    @pytest.mark.parametrize("side", ["inputs", "outputs"])
+    def test_a_key_that_the_child_does_not_take_or_give_is_refused(self, side: str) -> None:
+        """One that it does not have, and one that is private to it, which LangGraph would drop silently."""
+        for key, own in (("topic", []), ("secret", [Notes()])):
+            spec: Any = Subagent(name="helper", description="Helps.", middleware=own, **{side: [key]})
+            with pytest.raises(ConfigurationError, match=f"has no {key} that can be handed in or out"):
+                create_agent(model_of([]), files=MemoryFiles(), checkpointer=InMemorySaver(), subagents=[spec])
 
 
 KEYS = st.sampled_from(["a", "b", "c", "d", "secret"])
@@ -280,7 +282,7 @@ class TestOnlyDeclaredKeysCross:
         spec = CompiledSubagent(name="x", description="x", graph=graph, inputs=sorted(inputs), outputs=sorted(outputs))
         asked = task_message(spec, "do", "quick", "c1")
         job = Delegation(
-            child=Child(spec=spec, graph=graph), task=asked, level="quick", call_id="c1",
+            child=Child(spec=spec, graph=graph), task=asked, level="quick", limit=None, call_id="c1",
             state={**parent, "messages": [HumanMessage("the parent's")]}, threshold=10_000, thread="t",
             scope=Scope(thread="t", policy=Policy(), file_reader="read_file", log_reader=None),
         )  # fmt: skip

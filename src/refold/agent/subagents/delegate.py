@@ -60,13 +60,14 @@ class RunChild(Effect[Ended]):
 class Delegation:
     """One call: which child, what it is asked (`task_message`), and where the answer goes.
 
-    `state` is the caller's, of which only the `inputs` are looked at. `threshold` is the most tokens of an answer that
-    enters whole. `thread` names the child's log.
+    `state` is the caller's, of which only the `inputs` are looked at, `limit` the most supersteps that its run has for
+    anything nested. `threshold` is the most tokens of an answer that enters whole. `thread` names the child's log.
     """
 
     child: Child
     task: HumanMessage
     level: LevelName
+    limit: int | None
     call_id: str
     state: State
     scope: Scope
@@ -84,7 +85,7 @@ def delegate_gen(job: Delegation) -> Program[Command[object]]:
     """Carry out one call. Returns the update of the caller's state."""
     spec = job.child.spec
     inputs = {key: job.state[key] for key in spec.inputs if key in job.state}
-    steps = step_bound(job.level, spec.steps)
+    steps = step_bound(job.level, spec.steps, job.limit)
     ended = yield from RunChild(child=job.child, given={**inputs, "messages": [job.task]}, steps=steps)
     state = _state_of(ended.state, spec)
     log = convert_to_messages(

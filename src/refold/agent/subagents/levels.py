@@ -15,7 +15,8 @@ LevelName: TypeAlias = Literal["quick", "standard", "deep"]
 @dataclass(frozen=True, kw_only=True)
 class Level:
     """`when` is told to the parent, `guidance` to the subagent; `steps` are supersteps of its graph, about two for each
-    model call with tools, None for no bound but the run's own."""
+    model call with tools, None for no bound but the `recursion_limit` of the caller's run, which holds at every
+    level."""
 
     when: str
     guidance: str
@@ -51,6 +52,6 @@ LEVELS: Final[Mapping[LevelName, Level]] = {
 }
 
 
-def step_bound(level: LevelName, own: int | None) -> int | None:
-    """The most supersteps of a run: the lower of the level's and the subagent's own; None where neither bounds it."""
-    return min((bound for bound in (LEVELS[level].steps, own) if bound is not None), default=None)
+def step_bound(level: LevelName, *bounds: int | None) -> int | None:
+    """The most supersteps of a run: the lowest of the level's and the other bounds; None where nothing bounds it."""
+    return min((bound for bound in (LEVELS[level].steps, *bounds) if bound is not None), default=None)

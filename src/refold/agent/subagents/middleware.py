@@ -112,9 +112,16 @@ class SubagentMiddleware(AgentMiddleware[AgentState[object], None, object]):
         chosen, call_id = level or child.spec.level, runtime.tool_call_id or ""
         asked = task_message(child.spec, description, chosen, call_id)
         job = Delegation(
-            child=child, task=asked, level=chosen, call_id=call_id, state=cast("Mapping[str, object]", runtime.state),
-            scope=scope, threshold=most, thread=child_thread_name(runtime.config, [asked]),
-        )  # fmt: skip
+            child=child,
+            task=asked,
+            level=chosen,
+            limit=runtime.config.get("recursion_limit"),
+            call_id=call_id,
+            state=cast("Mapping[str, object]", runtime.state),
+            scope=scope,
+            threshold=most,
+            thread=child_thread_name(runtime.config, [asked]),
+        )
         return (yield from delegate_gen(job))
 
     def _answer(self, runtime: ToolRuntime, effect: Effect[object]) -> object:

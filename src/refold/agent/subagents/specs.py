@@ -22,6 +22,7 @@ from langchain.agents.middleware.types import AgentMiddleware
 from langchain.agents.structured_output import ResponseFormat
 from langchain_core.language_models import BaseChatModel
 from langchain_core.tools import BaseTool
+from langgraph.graph.state import CompiledStateGraph
 from langgraph.pregel import Pregel
 from langgraph.pregel.protocol import PregelProtocol
 
@@ -127,14 +128,21 @@ def check_specs(specs: Sequence[AnySubagent]) -> None:
 
 
 def check_state(spec: AnySubagent, graph: Graph) -> None:
-    """Raises `ConfigurationError` where a graph has no `messages`, or not the keys that are to cross. The state of a
-    graph that runs elsewhere is not known."""
+    """Raises `ConfigurationError` where a graph has no `messages`, or does not take or give the keys that are to cross:
+    private keys are neither input nor output. The state of a graph that runs elsewhere is not known."""
     if not isinstance(graph, Pregel):
         return
-    if missing := sorted({"messages", *spec.inputs, *spec.outputs} - set(graph.channels)):
+    takes = gives = frozenset(graph.channels)
+    if isinstance(graph, CompiledStateGraph):
+        takes, gives = (
+            frozenset(graph.builder.schemas[schema])
+            for schema in (graph.builder.input_schema, graph.builder.output_schema)
+        )
+    wrong = {"messages"} - set(graph.channels), set(spec.inputs) - takes, set(spec.outputs) - gives
+    if missing := sorted(set().union(*wrong)):
         raise ConfigurationError(
-            f"the state of subagent {spec.name!r} has no {', '.join(missing)}: declare it in the state schema of the "
-            "graph, or of a middleware of the subagent"
+            f"the state of subagent {spec.name!r} has no {', '.join(missing)} that can be handed in or out: declare it "
+            "in the state schema of the graph, or of a middleware of the subagent, and not as private"
         )
 
 

@@ -58,7 +58,7 @@ def not_delegated(unknown: Sequence[str]) -> str:
 
 def unfinished(name: str, steps: int | None, said: str) -> str:
     """The error result of a run that met its bound on steps."""
-    after = f"after {steps} steps, the most that it may take" if steps is not None else "at its limit of steps"
+    after = f"after {steps} steps, the most that it may take" if steps is not None else "at its own bound on steps"
     last = f" What it said last:\n\n{said}" if said else " It said nothing until then."
     return f"Not finished: subagent {name!r} stopped {after}. Ask for less, or at a higher level.{last}"
 
