@@ -19,7 +19,7 @@ LARGEST: Final = 100_000_000
 """Ten times the largest window sold (10 million tokens, Llama 4 Scout); larger numbers are times and request ids."""
 
 _RANGE = re.compile(r"[\[(] ?[01] ?(?:,|-|~|\.\.) ?(?P<limit>\d{2,12}) ?[\])]|between [01] and (?P<upto>\d{2,12})")
-_NUMBER = re.compile(r"(?<![a-z0-9_.-])(?P<n>\d{1,12})(?![a-z0-9_-]|\.\d|%)")
+_NUMBER = re.compile(r"(?<![a-z0-9_.-])(?P<n>\d{1,12})(?![a-z0-9_]|-(?!tokens?\b)|\.\d|%)")
 _SUM = re.compile(
     r"(?P<a>\d{2,12})(?: tokens?)?[^\n\d+]{0,30}\+[^\n\d+]{0,30}?(?P<b>\d{1,12})(?: tokens?)?[^\n\d>]{0,30}"
     r"(?:= ?\d{2,12}[^\n\d>]{0,20})?"
@@ -27,16 +27,16 @@ _SUM = re.compile(
 )
 _OUT_OF = re.compile(
     r"(?P<prompt>\d{2,12})(?: tokens?)? ?(?:/|of|out of) ?(?P<limit>\d{2,12})"
-    r"(?= ?(?:-?tokens?|available|allowed|max|context))"
+    r"(?= ?(?:-?tokens?|available|allowed|max|context|[.,;:)\]}'\"\n]|$))"
 )
 _DIFFERENCE = re.compile(r"(?P<output>\d{1,12})(?: tokens?)? ?> ?(?P<limit>\d{2,12}) ?- ?(?P<prompt>\d{1,12})")
 _GREATER = re.compile(
     r"(?P<prompt>\d{2,12})(?: tokens?)?\)? ?(?:>=?"
-    r"|≥) ?(?:[a-z_ ]{1,24}[:=]? ?)?(?P<limit>\d{2,12})(?! ?[-+] ?\d)"
+    r"|≥|vs\.?|versus) ?(?:[a-z_ ]{1,24}[:=]? ?)?(?P<limit>\d{2,12})(?! ?[-+] ?\d)"
 )
 _LESS = re.compile(
     r"(?P<limit>\d{2,12})(?: tokens?)?\)? ?(?:<=?"
-    r"|≤) ?(?:[a-z_ ]{1,24}[:=]? ?)?(?P<prompt>\d{2,12})(?! ?[-+] ?\d)"
+    r"|≤|vs\.?|versus) ?(?:[a-z_ ]{1,24}[:=]? ?)?(?P<prompt>\d{2,12})(?! ?[-+] ?\d)"
 )
 
 _CAP = r"'?(?:max_(?:new_|output_|completion_|gen_)?tokens|max_new_tokens|maxoutputtokens|num_predict)'?\"?"
@@ -199,9 +199,10 @@ def _compared(text: str) -> Numbers | None:
         )
     if (match := _RANGE.search(text)) is not None:
         return Numbers(limit=int(match["limit"] or match["upto"]))
-    match = _GREATER.search(text) or _LESS.search(text) or _OUT_OF.search(text)
-    if match is not None and _plausible(int(match["limit"])) and int(match["limit"]) <= int(match["prompt"]):
-        return Numbers(limit=int(match["limit"]), prompt=int(match["prompt"]), labelled=True)
+    for pattern in (_GREATER, _LESS, _OUT_OF):
+        match = pattern.search(text)
+        if match is not None and _plausible(int(match["limit"])) and int(match["limit"]) <= int(match["prompt"]):
+            return Numbers(limit=int(match["limit"]), prompt=int(match["prompt"]), labelled=True)
     return None
 
 

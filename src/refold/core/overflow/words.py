@@ -79,6 +79,9 @@ _CONTEXT = (
     r"|context|limit|window)"
     r"|(?:model|input|prompt|context) token limit|(?:maximum|max) (?:number of )?(?:input |prompt |context )?tokens"
     r"|上下文(?:窗口|长度|大小|限制)?|コンテキスト(?:長|ウィンドウ|サイズ|ウインドウ)?|컨텍스트\s?(?:길이|창|윈도우|크기)?"
+    r"|\d+[ -]tokens? (?:context|window|limit)"
+    r"|longueur (?:maximale )?d[ue] contexte|(?:longitud|largo) (?:m[áa]xim[ao] )?del? contexto"
+    r"|(?:comprimento|tamanho) (?:m[áa]ximo )?d[eo] contexto"
     r"|fen[êe]tre de contexte|ventana de contexto|janela de contexto|kontext(?:fenster|länge|größe)|контекст\w*"
 )
 _BEYOND = (
@@ -86,7 +89,7 @@ _BEYOND = (
     r"|beyond|surpass\w*|outgr\w+|over (?:the|its|our|your) |(?:does|do|did|would|will|can)(?: not|n't|not) fit"
     r"|out of (?:room|space)"
     r"|(?:is|was) full\b|exhaust\w*"
-    r"|insufficient|not enough|above the|shift is disabled"
+    r"|insufficient|not enough|above (?:the|its|our|your)|shift is disabled"
     r"|超|过长|太长|过大|大于|長すぎ|超え|超過|초과|넘|너무 길"
     r"|d[ée]pass\w*|exced\w*|supera\w*|ultrapass\w*|überschr\w*|zu lang|zu groß|превы\w*|слишком (?:длин|больш)\w*"
 )
