@@ -106,7 +106,9 @@ class TestTheModelIsToldWhatCameOfIt:
         """How many messages, the tokens before and after; the next request extends this one but for the note."""
         notes, agent, model = self.run_with()
         assert len(notes) == 1
-        assert re.search(r"is done: \d+ older messages are shown as a summary now[^;]*; \d+ tokens became \d+ of", notes[0])
+        assert re.search(
+            r"is done: \d+ older messages are shown as a summary now[^;]*; \d+ tokens became \d+ of", notes[0]
+        )
         fold = agent.get_state(CONFIG).values["folds"][-1]
         assert f"{fold['before']} tokens became {fold['after']} of" in notes[0]
         asked = [r for r in model.requests if "Write a record" not in text_of(r.messages[-1])]
