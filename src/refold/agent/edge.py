@@ -272,9 +272,10 @@ def _line(text: str, *, kind: str) -> HumanMessage:
 def _refused(error: Exception, *, over: bool) -> Failure:
     """The refusal that an error of the model is; raises the error itself where it is something else."""
     overflow = None if isinstance(error, GraphBubbleUp) else refusals.parse_overflow(error, estimated_over=over)
-    if overflow is None:
+    media = overflow is None and not isinstance(error, GraphBubbleUp) and refusals.refuses_media(error)
+    if overflow is None and not media:
         raise error
-    return Failure(error=error, overflow=overflow)
+    return Failure(error=error, overflow=overflow, media=media)
 
 
 def refuse_awaitable(hook: str, decision: Awaitable[object]) -> NoReturn:

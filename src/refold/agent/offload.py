@@ -32,25 +32,35 @@ class Thresholds:
 
     `share` is the part of the window's budget that one result may take, `room` the part of the free room that all
     results of one message may take together; `least` is what always enters whole. `per_tool` sets a fixed threshold.
+    `slack` is by how much of its share a result may be over it and still enter whole: moving it would save little,
+    and a model that needs it all would read it in a call more (fault 114). `media_bytes` is the most that the base64 of
+    one medium may have to enter whole, None for no limit: 5 MiB is the least that a large provider takes of one image
+    (Anthropic's); set it lower for a checkpointer whose items are bounded.
     """
 
     share: float = 0.1
     room: float = 0.5
     least: int = 800
+    slack: float = 0.25
+    media_bytes: int | None = 5 * 1024 * 1024
     per_tool: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not 0 < self.share < 1 or not 0 < self.room <= 1 or self.least < 0:
+        if not 0 < self.share < 1 or not 0 < self.room <= 1 or self.least < 0 or not 0 <= self.slack <= 1:
             raise ConfigurationError(
-                f"offload thresholds need 0 < share < 1, 0 < room <= 1 and least >= 0: {self}; try the defaults"
+                "offload thresholds need 0 < share < 1, 0 < room <= 1, least >= 0 and 0 <= slack <= 1: "
+                f"{self}; try the defaults"
             )
+        if self.media_bytes is not None and self.media_bytes <= 0:
+            raise ConfigurationError(f"offload media_bytes={self.media_bytes} must be positive, or None for no limit")
 
     def of(self, tool: str, *, used: int, budget: int, together: int) -> int:
         """The threshold for a result of a tool, of which `together` come at once."""
         if tool in self.per_tool:
             return self.per_tool[tool]
         free = max(0, budget - used)
-        return max(self.least, min(round(self.share * budget), round(self.room * free / max(1, together))))
+        most = min((1 + self.slack) * self.share * budget, self.room * free / max(1, together))
+        return max(self.least, round(most))
 
 
 class OffloadMiddleware(AgentMiddleware[AgentState[object], None, object]):
@@ -115,7 +125,10 @@ class OffloadMiddleware(AgentMiddleware[AgentState[object], None, object]):
         reader = self._window.setup.file_reader
         bound = reader if any(tool.name == reader for tool in request.runtime.tools) else None  # fault 101
         scope = Scope(thread=thread, policy=self._window.setup.policy, file_reader=bound, log_reader=None)
-        return (yield from ingest_gen(Ingestion(message=message, scope=scope, threshold=threshold)))
+        job = Ingestion(
+            message=message, scope=scope, threshold=threshold, media_bytes=self._thresholds.media_bytes
+        )  # fmt: skip
+        return (yield from ingest_gen(job))
 
     def _answer(self, request: ToolCallRequest, effect: Effect[object]) -> object:
         if isinstance(effect, Report):

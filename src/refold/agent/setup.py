@@ -19,6 +19,7 @@ from refold.core.canonical import Json
 from refold.core.compact import Compaction, Summariser
 from refold.core.effects import LearnLimit, Room
 from refold.core.limits import Budget, counts_output_of, resolve_limits
+from refold.core.media_rules import rules_of
 from refold.core.meter import Count, Meter
 from refold.core.passes import Scope
 from refold.core.policy import Policy
@@ -76,6 +77,7 @@ class Setup:
             room=room,
             compaction=self._compaction(request, facts, binding, thread, idle=None if at is None else now - at),
             provider=facts.provider,
+            media=rules_of(facts.provider, facts.profile),
             previous=previous,
             same_model=lambda message: may_be_same_model(facts, message),
         )

@@ -4,11 +4,10 @@ Every path is derived from content, so that storing the same thing twice names t
 never share one. Path components made from ids that somebody else chose go through `refold.core.paths.safe_name`.
 """
 
-import base64
-import binascii
 from dataclasses import dataclass
 
 from refold.core.canonical import digest
+from refold.core.media_damage import payload_of
 from refold.core.messages import Media
 from refold.core.paths import safe_name
 
@@ -71,13 +70,17 @@ def media_path(data: bytes, mime: str | None) -> str:
 def media_artifact(media: Media) -> Artifact | None:
     """The artifact of an inline medium; None for a reference, and for a payload that is no base64: it cannot be stored
     as what it claims to be."""
-    if media.data is None:
+    data = payload_of(media) if media.data else None
+    return None if data is None else Artifact(path=media_path(data, media.mime), data=data)
+
+
+def payload_artifact(media: Media) -> Artifact | None:
+    """The artifact of a medium that may be damaged: its bytes, or its payload as the text that it is; None for a
+    reference and for nothing."""
+    if not media.data:
         return None
-    try:
-        data = base64.b64decode(media.data, validate=True)
-    except (binascii.Error, ValueError):
-        return None
-    return Artifact(path=media_path(data, media.mime), data=data)
+    raw = media.data.encode("utf-8", "surrogatepass")
+    return media_artifact(media) or Artifact(path=media_path(raw, "text/plain"), data=raw)
 
 
 def history_path(thread: str, sequence: int, span_digest: str) -> str:

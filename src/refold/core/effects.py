@@ -47,10 +47,12 @@ class Reply:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Failure:
-    """A model call that failed. `overflow` is set when the provider refused it as too long."""
+    """A model call that failed. `overflow` is set when the provider refused it as too long, `media` says that it
+    refused a medium in it."""
 
     error: Exception
     overflow: Overflow | None = None
+    media: bool = False
 
 
 Route: TypeAlias = Literal["live", "summary", "fallback"]
@@ -74,9 +76,9 @@ class AskSummariser(Effect[Reply | Failure]):
 
 @dataclass(frozen=True, kw_only=True)
 class CallModel(Effect[object | Failure]):
-    """Send the window to the model. Answers with the response, whatever its type, or a `Failure` whose `overflow` is
-    set; every other error of the model is thrown. `over` says that the request is over what is assumed of the model:
-    then a refusal that says nothing is taken for an overflow."""
+    """Send the window to the model. Answers with the response, whatever its type, or a `Failure` whose `overflow` or
+    `media` is set; every other error of the model is thrown. `over` says that the request is over what is assumed of
+    the model: then a refusal that says nothing is taken for an overflow."""
 
     messages: Sequence[BaseMessage]
     over: bool = False

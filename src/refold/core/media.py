@@ -17,6 +17,7 @@ from refold.core.messages import Media
 
 Provider: TypeAlias = Literal["openai", "anthropic", "anthropic_hd", "gemini", "qwen", "mistral", "other"]
 Size: TypeAlias = tuple[int, int]
+MediaClass: TypeAlias = Literal["image", "pdf", "text", "audio", "video", "other"]
 
 TYPICAL_IMAGE: Final[Size] = (1_024, 1_024)
 TYPICAL_SECONDS: Final = 60.0
@@ -47,7 +48,7 @@ def media_tokens(media: Media, *, family: Family = "generic", low_detail: bool =
     `low_detail` is OpenAI's `detail: "low"`.
     """
     provider = _PROVIDERS[family]
-    match _kind(media):
+    match media_class(media):
         case "image":
             size = (image_size(media.data) if media.data is not None else None) or TYPICAL_IMAGE
             return 85 if low_detail and provider == "openai" else _IMAGE[provider](size)
@@ -63,7 +64,8 @@ def media_tokens(media: Media, *, family: Family = "generic", low_detail: bool =
             return _unknown_tokens(media)
 
 
-def _kind(media: Media) -> Literal["image", "pdf", "text", "audio", "video", "other"]:
+def media_class(media: Media) -> MediaClass:
+    """What a medium is, by its declared type and, where that says nothing, by its first bytes."""
     mime = (media.mime or "").lower()
     for kind in ("image", "audio", "video"):
         if media.kind == kind or mime.startswith(f"{kind}/"):

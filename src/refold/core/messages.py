@@ -6,6 +6,7 @@ knows the spellings; everything else works on `Block`, `Call` and `Media`. It re
 edits a message.
 """
 
+import base64
 import json
 import re
 from collections import deque
@@ -384,7 +385,7 @@ def _media(kind: str, raw: Mapping[str, object]) -> Media | None:
     elif isinstance(nested, str):
         fields["url"] = nested
     mime = mime or _string(fields.get("mime_type") or fields.get("media_type") or fields.get("mimeType")) or None
-    data = next((v for k in ("base64", "data", "file_data") if isinstance(v := fields.get(k), str) and v), None)
+    data = next((payload for k in _PAYLOADS if (payload := _payload(fields.get(k)))), None)
     url = next((v for k in ("url", "file_url", "file_uri") if isinstance(v := fields.get(k), str) and v), None)
     file_id = _string(fields.get("file_id")) or None
     for value in (data, url):
@@ -396,6 +397,38 @@ def _media(kind: str, raw: Mapping[str, object]) -> Media | None:
     if mime is None and isinstance(audio := fields.get("format"), str):
         mime = f"audio/{audio}"
     return Media(kind=_media_kind(kind, mime), mime=mime, data=data, url=url, file_id=file_id)
+
+
+def medium_of(part: object) -> Media | None:
+    """The medium that one part of a content is, in any spelling; None for anything else.
+
+    Unlike `blocks_of` it also knows a medium whose payload is missing: its `data` is empty then.
+    """
+    if not isinstance(part, Mapping):
+        return None
+    raw = cast("Mapping[str, object]", part)
+    kind = str(raw.get("type") or _untyped(raw))
+    source = raw.get("source")
+    fields = {**raw, **source} if isinstance(source, Mapping) else raw
+    if kind not in _MEDIA or fields.get("type") in ("text", "content"):
+        return None  # Anthropic's documents of plain text and of blocks
+    if (media := _media(kind, raw)) is not None:
+        return media
+    names = (*_PAYLOADS, "url", kind)
+    empty = any(name in fields and not fields[name] for name in names) or any(
+        isinstance(inner := raw.get(name), Mapping) and any(key in inner and not inner[key] for key in names)
+        for name in ("image_url", "input_audio", "file", "video_url", "inline_data", "inlineData")
+    )
+    mime = _string(fields.get("mime_type") or fields.get("media_type")) or None
+    return Media(kind=_media_kind(kind, mime), mime=mime, data="") if empty else None
+
+
+_PAYLOADS: Final = ("base64", "data", "file_data")
+
+
+def _payload(value: object) -> str:
+    """A payload as base64 text; langchain-google-genai takes it as bytes too."""
+    return base64.b64encode(value).decode("ascii") if isinstance(value, bytes) else _string(value)
 
 
 def _media_kind(kind: str, mime: str | None) -> MediaKind:

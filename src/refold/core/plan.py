@@ -18,7 +18,7 @@ from refold.core.messages import role_of
 from refold.core.passes import Proposal, Scope
 from refold.core.policy import Policy
 from refold.core.project import Segment
-from refold.core.view import Candidate, Row, View, has_inline_media, kept_in_span, open_view, units_from
+from refold.core.view import Candidate, Crowd, Row, View, has_inline_media, kept_in_span, open_view, units_from
 
 Zone: TypeAlias = Literal["under", "soft", "trigger", "overflow"]
 
@@ -118,6 +118,8 @@ def plan(gauge: Gauge, situation: Situation) -> Plan:
         fits=_fits(used, gauge.size, situation),
     )  # fmt: skip
     lapsed = situation.idle is not None and situation.idle > policy.cache_ttl
+    if zone in ("under", "soft") and (crowded := _uncrowd(gauge, situation, used)) is not None:
+        return replace(crowded, zone=zone)
     if zone == "under" and not (lapsed and used > policy.target * situation.budget):
         return nothing
     view = open_view(gauge, situation.scope, waiting=situation.waiting)
@@ -211,6 +213,28 @@ def _cheap(view: View, situation: Situation, goal: int, steps: list[Step]) -> No
     latest = {row.index for row in results[len(results) - situation.policy.clear_keep :]}
     _fold(view, situation, "clear", [row for row in old if row.index not in latest], goal, steps)
     _fold(view, situation, "human", [row for row in old if row.index not in (first, newest)], goal, steps)
+
+
+def _uncrowd(gauge: Gauge, situation: Situation, used: int) -> Plan | None:
+    """Move the oldest media out where they are over their own budget, down to half of it, so that this is rare; None
+    where they are not, or nothing may go. Those of the task, of the newest request and of what came after the newest
+    answer stay, and so do the newest `media_keep` messages with any."""
+    policy, log = situation.policy, gauge.window.log
+    crowd = Crowd.of(
+        gauge, most=policy.media_count, share=policy.media_share * situation.budget, size=policy.media_bytes
+    )
+    if not crowd.is_over(1.0):
+        return None
+    view = open_view(gauge, situation.scope, waiting=situation.waiting)
+    answered = max((row.index for row in view.rows if role_of(row.original) == "ai"), default=0)
+    rows = [row for row in view.rows if has_inline_media(row.shown)]
+    ends = (log.first_human(), log.newest_human())
+    old = [
+        row for row in rows[: max(0, len(rows) - policy.media_keep)] if row.index < answered and row.index not in ends
+    ]
+    steps: list[Step] = []
+    _fold(view, situation, "media", old, 0, steps, enough=lambda: not crowd.without(view).is_over(0.5))
+    return _done(view, situation, "soft", "media over their budget", steps, used) if steps else None
 
 
 def _lighten(view: View, situation: Situation, rows: Sequence[Row], steps: list[Step]) -> None:

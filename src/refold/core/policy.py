@@ -64,6 +64,13 @@ class Policy:
     """Tools whose arguments are never withheld: a pinned note stands in its call until STATE shows it."""
     media_keep: int = 2
     """The newest messages with media that keep it in view."""
+    media_count: int = 20
+    """The most inline media in view; over it the older half goes. Anthropic halves the size that it takes of each image
+    where a request holds more than 20 (2,000 pixels a side instead of 8,000; "Vision")."""
+    media_share: float = 0.25
+    """The media in view take at most this part of the budget in tokens; over it the older half goes."""
+    media_bytes: int | None = 16 * 1024 * 1024
+    """The media in view have at most this many bytes as base64, two thirds of `body_limit`; None is no limit."""
     kinds: frozenset[str] = FOLDABLE
     """The fold kinds that may be used."""
 
@@ -134,7 +141,7 @@ class Policy:
             value = getattr(self, name)
             if value < 0:
                 raise ConfigurationError(f"policy {name}={value} must not be negative")
-        for name in ("context_limit", "output_reserve", "body_limit"):
+        for name in ("context_limit", "output_reserve", "body_limit", "media_bytes"):
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise ConfigurationError(f"policy {name}={value} must be positive, or None")
@@ -144,7 +151,7 @@ class Policy:
 
 _FRACTIONS = (
     "soft", "trigger", "target", "keep", "min_gain", "summary_share", "quote_share", "facts_share", "state_share",
-    "segment_share", "summary_spacing",
+    "segment_share", "summary_spacing", "media_share",
 )  # fmt: skip
 _COUNTS = tuple(
     item.name for item in fields(Policy) if item.type in (int, float, "int", "float") and item.name not in _FRACTIONS

@@ -10,6 +10,7 @@ its provider, is never sent: the typed error says why.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from langchain_core.messages import AIMessage, BaseMessage
 
@@ -18,12 +19,14 @@ from refold.core.compact import Compaction, Veto, compact_gen
 from refold.core.effects import CallModel, Failure, LearnLimit, Report, Room
 from refold.core.gauge import Gauge, measure
 from refold.core.limits import Budget, budget
+from refold.core.media_rules import MediaRules, rules_of
 from refold.core.meter import Count, Meter
 from refold.core.outcome import outcome_text
 from refold.core.overflow import Overflow
 from refold.core.program import Program
 from refold.core.project import project
 from refold.core.repair import repair
+from refold.core.screen import screen_gen, send_gen
 from refold.core.validate import Provider, violations
 from refold.errors import ContextOverflowError, FoldVetoedError, InvalidWindowError, LargestMessage
 
@@ -48,6 +51,8 @@ class Turn:
     provider: Provider
     previous: Gauge | None = None
     same_model: Callable[[AIMessage], bool] = lambda message: True
+    media: MediaRules | None = None
+    """What media the model takes; None for what its provider's rules say."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,7 +76,9 @@ def model_call_gen(turn: Turn) -> Program[Outcome]:
     """
     gauge, room = open_gauge(turn), turn.room
     yield from _report_gen(turn, gauge)
-    made: list[Mapping[str, Json]] = []
+    rules = turn.media or rules_of(turn.provider, {})
+    screened = yield from screen_gen(gauge, rules, turn.compaction.scope)
+    gauge, made = screened.gauge, [*screened.folds]
     vetoed, refusal, note = False, None, ""
     for _ in range(turn.compaction.policy.overflow_retries + 1):
         job = fit_compaction(turn, gauge, room, overflow=refusal is not None)
@@ -90,17 +97,24 @@ def model_call_gen(turn: Turn) -> Program[Outcome]:
             note = outcome_text(
                 done.folds, before=before[0], after=gauge.used, budget=job.budget, vetoed=done.vetoed
             )  # fmt: skip
-        answer = yield from CallModel(messages=gauge.window.messages, over=free < 0, free=free, note=note)
+        call = partial(_call, over=free < 0, free=free, note=note)
+        sent = yield from send_gen(gauge, turn.compaction.scope, call)
+        gauge, answer = sent.screened.gauge, sent.answer
+        made += sent.screened.folds
         if not isinstance(answer, Failure):
             return Outcome(
                 response=answer, folds=tuple(made), gauge=gauge, room=job.room,
                 vetoed=done.veto or job.vetoed,
             )  # fmt: skip
         refusal, overflow = answer.error, answer.overflow or Overflow()
-        sent = gauge.used + gauge.fixed
-        yield from Report(event="overflow", data={"sent": sent, "bytes": gauge.size, "limit": overflow.limit})
-        room = yield from LearnLimit(overflow=overflow, sent=sent, size=gauge.size, scale=gauge.scale)
+        size = gauge.used + gauge.fixed
+        yield from Report(event="overflow", data={"sent": size, "bytes": gauge.size, "limit": overflow.limit})
+        room = yield from LearnLimit(overflow=overflow, sent=size, size=gauge.size, scale=gauge.scale)
     raise overflow_error("the provider refused the request as too long, again and again", gauge, job.room) from refusal
+
+
+def _call(gauge: Gauge, *, over: bool, free: int, note: str) -> CallModel:
+    return CallModel(messages=gauge.window.messages, over=over, free=free, note=note)
 
 
 def _report_gen(turn: Turn, gauge: Gauge) -> Program[None]:

@@ -6,12 +6,13 @@ without any of them being carried out.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Self
 
 from langchain_core.messages import BaseMessage
 
 from refold.core.gauge import Gauge
 from refold.core.log import Log
+from refold.core.media_parts import parts_of
 from refold.core.messages import blocks_of, role_of
 from refold.core.passes import ITEM_PASSES, Proposal, Scope
 from refold.core.project import Segment
@@ -79,7 +80,7 @@ class View:
 
     def candidate(self, row: Row, kind: str, *, scope: Scope | None = None) -> Candidate | None:
         """How a row could be folded by a kind, when that saves anything."""
-        if kind in row.kinds or (kind == "result" and "clear" in row.kinds) or self.is_kept(row):
+        if (kind in row.kinds and kind != "media") or (kind == "result" and "clear" in row.kinds) or self.is_kept(row):
             return None
         acting = ITEM_PASSES[kind]
         proposal = acting.propose(row.original, row.key, scope or self.scope)
@@ -197,8 +198,39 @@ def is_untouchable(message: BaseMessage) -> bool:
     return not isinstance(message.content, str) and any(b.kind == "compaction" for b in blocks_of(message))
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Crowd:
+    """The inline media in view, and what they may be: how many, how many tokens, how many bytes as base64."""
+
+    gauge: Gauge
+    count: int
+    tokens: float
+    size: int
+    most: int
+    share: float
+    limit: int | None
+
+    @classmethod
+    def of(cls, gauge: Gauge, *, most: int, share: float, size: int | None) -> Self:
+        """Those of a measured window."""
+        empty = cls(gauge=gauge, count=0, tokens=0, size=0, most=most, share=share, limit=size)
+        return empty._counting(entry.message for entry in gauge.window.entries if entry.kind in ("log", "item"))
+
+    def without(self, view: "View") -> Self:
+        """Those that are left after the steps tried on a view."""
+        return self._counting(row.shown for row in view.rows)
+
+    def is_over(self, part: float) -> bool:
+        """Whether they are over this part of any of the three."""
+        heavy = self.limit is not None and self.size > part * self.limit
+        return self.count > part * self.most or self.tokens > part * self.share or heavy
+
+    def _counting(self, messages: Iterable[BaseMessage]) -> Self:
+        parts = [part for message in messages for part in parts_of(message) if part.inline]
+        tokens = self.gauge.scale * sum(part.tokens for part in parts)
+        return replace(self, count=len(parts), tokens=tokens, size=sum(len(part.media.data or "") for part in parts))
+
+
 def has_inline_media(message: BaseMessage) -> bool:
     """Whether a message carries media bytes."""
-    if isinstance(message.content, str):
-        return False
-    return any(block.media is not None and block.media.data is not None for block in blocks_of(message))
+    return any(part.inline for part in parts_of(message))

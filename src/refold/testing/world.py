@@ -28,7 +28,7 @@ from refold.core.effects import (
 from refold.core.gauge import Gauge
 from refold.core.limits import Budget, LearnedLimits, ModelKey, resolve_limits
 from refold.core.meter import Count, EstimatingMeter, Meter
-from refold.core.overflow import parse_overflow
+from refold.core.overflow import parse_overflow, refuses_media
 from refold.core.passes import Scope
 from refold.core.policy import Policy
 from refold.core.program import Effect, run
@@ -168,9 +168,10 @@ class World:
             return call()
         except Exception as error:
             overflow = parse_overflow(error)
-            if overflow is None:
+            media = overflow is None and refuses_media(error)
+            if overflow is None and not media:
                 raise
-            return Failure(error=error, overflow=overflow)
+            return Failure(error=error, overflow=overflow, media=media)
 
     def _summary(self, effect: AskSummariser) -> Reply | Failure:
         try:

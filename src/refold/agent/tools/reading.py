@@ -23,8 +23,8 @@ from refold.files import FileInfo, ListFolder, ReadRange, StatFile
 
 Answer: TypeAlias = str | list[str | dict[str, object]]
 
-MOST_MEDIA_BYTES: Final = 5 * 1024 * 1024
-"""Largest medium that is shown: 5 MB per image is the smallest limit of the large providers (Anthropic's API)."""
+MOST_MEDIA_BYTES: Final = 5 * 1024 * 1024 * 3 // 4
+"""Largest medium that is shown: Anthropic's API, the strictest of the large ones, takes 5 MB of base64 per image."""
 
 _PIECE_BYTES = 1 << 20
 _PROBE_BYTES = 8_192

@@ -19,9 +19,10 @@ from refold.core.overflow.value import Overflow, Remedy, Unit
 
 if TYPE_CHECKING:
     from refold.core.overflow.exceptions import parse_overflow
+    from refold.core.overflow.media import refuses_media
     from refold.core.overflow.text import parse_overflow_text
 
-__all__ = ["Overflow", "Remedy", "Unit", "parse_overflow", "parse_overflow_text"]
+__all__ = ["Overflow", "Remedy", "Unit", "parse_overflow", "parse_overflow_text", "refuses_media"]
 
 
 def __getattr__(name: str) -> object:
@@ -35,5 +36,9 @@ def __getattr__(name: str) -> object:
             from refold.core.overflow.text import parse_overflow_text
 
             return parse_overflow_text
+        case "refuses_media":
+            from refold.core.overflow.media import refuses_media
+
+            return refuses_media
         case _:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

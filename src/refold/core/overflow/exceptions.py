@@ -54,8 +54,15 @@ def parse_overflow(error: BaseException, *, estimated_over: bool = False) -> Ove
     return None
 
 
+def refusals_in(error: BaseException) -> Iterator["Refusal"]:
+    """What an exception and its causes say, nearest first. Never raises."""
+    return (_refusal(link) for link in _chain(error))
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Refusal:
+class Refusal:
+    """The words, the HTTP status and the codes of one exception."""
+
     text: str
     status: int | None
     code: str | None
@@ -85,7 +92,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
             waiting.append(link.__context__)
 
 
-def _refusal(error: BaseException) -> _Refusal:
+def _refusal(error: BaseException) -> Refusal:
     bodies = [_read(error, name) for name in ("body", "details", "response_body", "error")]
     response = _read(error, "response")
     bodies += [response] if isinstance(response, Mapping) else [_read(response, "text")]
@@ -93,7 +100,7 @@ def _refusal(error: BaseException) -> _Refusal:
     message = _text(error)
     said = "\n".join(lines)[:_LONGEST_BODY]
     codes = [_read(error, "code"), _read(error, "type"), _read(error, "status"), type(error).__name__]
-    return _Refusal(
+    return Refusal(
         text=said if message in said else f"{message}\n{said}" if said else message,
         status=_status(error),
         code=" ".join(code for code in codes if isinstance(code, str)) or None,
