@@ -24,6 +24,7 @@ from delegating import (
     uses,
 )
 from langchain.agents.middleware import ToolErrorMiddleware, ToolRetryMiddleware
+from langchain.agents.middleware.types import AgentMiddleware
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool, tool
 from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -290,6 +291,30 @@ class TestCrashes:
         assert flaky.ran["first bad"] == flaky.ran["first good"] == 1
         assert flaky.ran["second good"] <= 2  # it was cancelled or done when its sibling failed
         assert refusals(parent, child) == []
+
+    @ASYNC
+    def test_a_run_that_dies_between_the_childs_end_and_its_answer(self, is_async: bool) -> None:
+        """Resumed, the answer is taken from the child that has ended; it is not asked again."""
+        deaths = iter([True])
+
+        class Dies(AgentMiddleware[Any, Any, Any]):
+            def wrap_tool_call(self, request: Any, handler: Any) -> Any:
+                return self.after(request, handler(request))
+
+            async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
+                return self.after(request, await handler(request))
+
+            def after(self, request: Any, result: Any) -> Any:
+                if request.tool_call["name"] == "task" and next(deaths, False):
+                    raise RuntimeError("killed")
+                return result
+
+        child = model_of(["the answer"])
+        agent = agent_of(delegates(task("x")), child, middleware=[Dies()])
+        with pytest.raises(RuntimeError, match="killed"):
+            drive(agent, start(), is_async=is_async)
+        assert text_of(results(drive(agent, None, is_async=is_async))[0]) == "the answer"
+        assert len(child.requests) == 1
 
     def test_a_caller_that_would_rather_be_told(self) -> None:
         """LangChain's own middleware turns the error into a result, and the caller goes on."""

@@ -59,7 +59,7 @@ class TestWhatCannotWorkIsRefused:
     @pytest.mark.parametrize(
         ("specs", "said"),
         [
-            ([Subagent(name="a", description="x"), Subagent(name="a", description="y")], "several subagents are called"),
+            ([Subagent(name="a", description="x"), Subagent(name="a", description="y")], "several subagents are"),
             ([Subagent(name=" ", description="x")], "give it a name of one line"),
             ([Subagent(name="a\nb", description="x")], "give it a name of one line"),
             ([Subagent(name="a", description=" \n")], "subagent 'a' has no description"),
