@@ -354,3 +354,35 @@ class TestMediaStayWithinTheirBudget:
         for wrong in ({"media_count": -1}, {"media_share": 0.0}, {"media_bytes": 0}):
             with pytest.raises(ConfigurationError):
                 Policy(**wrong)  # type: ignore[arg-type]
+
+
+class TestLongMessagesOfTheUser:
+    def test_any_but_the_newest_is_previewed_at_the_trigger_never_retold(self) -> None:
+        """Old or recent, pasted text leaves by preview and path; the newest stays verbatim; all of it reads back."""
+        pasted = {n: "\n".join(f"{n}: line {i} of the pasted log" for i in range(700)) for n in range(4)}
+        log: list[BaseMessage] = [HumanMessage("the task", id="h0")]
+        for n, text in pasted.items():
+            log += [HumanMessage(text, id=f"p{n}"), AIMessage(f"read {n}", id=f"a{n}")]
+        log[-1:] = []
+        here = world(limit=30_000, policy=Policy(output_reserve=500, summary_backoff=0.0))
+        folds: list[Mapping[str, object]] = []
+        for end in (4, 6, len(log)):
+            folds += here.call(log[:end], folds).folds  # type: ignore[arg-type]
+        assert "human" in {fold["kind"] for fold in folds}
+        assert text_of(here.sent[-1][-1]) == pasted[3]
+        kept = {data.decode() for data in stored_in(here, "/inputs")}
+        shown = {text_of(message) for message in here.sent[-1]}
+        assert [text for text in pasted.values() if text not in kept | shown] == []
+
+    def test_a_summary_request_says_what_a_reference_is(self) -> None:
+        """So that a summariser names the path, and does not guess what is there."""
+        here = world(limit=6_000, live=False, policy=Policy(output_reserve=500, kinds=frozenset({"summary"})))
+        log: list[BaseMessage] = [HumanMessage("go", id="h0")]
+        for n in range(100):
+            log += [
+                AIMessage("", id=f"b{n}", tool_calls=[{"id": f"d{n}", "name": "run", "args": {}}]),
+                ToolMessage("short " * 40, tool_call_id=f"d{n}", id=f"u{n}", name="run"),
+            ]
+        here.call(log)
+        assert all("stands for stored content" in str(request.messages[-1].content) for request in here.summaries)
+        assert here.summaries

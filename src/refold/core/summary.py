@@ -42,6 +42,7 @@ _ERROR_TEXT = re.compile(
     r"\A\s*(error( code)?\b\s*[:\d]|\{\s*\"error\"|(internal|bad) (server|gateway)|<!doctype html|traceback \(most)",
     re.IGNORECASE,
 )
+_REFERENCES: Final = "A mark ⟦refold:...⟧ stands for stored content: name its path, do not guess what it holds."
 _FRAME: Final = 24
 """Tokens of two messages besides their text."""
 _MOST_ROUNDS: Final = 4
@@ -284,7 +285,10 @@ def _request_text(chunk: str, target: int, focus: str | None) -> str:
 
 def _wishes(target: int, focus: str | None) -> str:
     wish = f" Give most room to: {focus}." if focus else ""
-    return f"Cover: {_SECTIONS}.{wish} At most about {target * 2 // 3} words. Write the record and nothing else."
+    return (
+        f"Cover: {_SECTIONS}.{wish} {_REFERENCES} At most about {target * 2 // 3} words. "
+        "Write the record and nothing else."
+    )
 
 
 def _piece(message: BaseMessage) -> str:
