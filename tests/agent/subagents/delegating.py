@@ -58,9 +58,9 @@ def start(text: str = "go") -> dict[str, Any]:
     return {"messages": [HumanMessage(text, id="human-1")]}
 
 
-def drive(graph: Any, given: Given, config: Any = CONFIG, *, is_async: bool = False) -> dict[str, Any]:
+def drive(graph: Any, given: Given, config: Any = CONFIG, *, is_async: bool = False, **more: Any) -> dict[str, Any]:
     """One run of a graph; its state, or what it returned at an interrupt."""
-    found = asyncio.run(graph.ainvoke(given, config)) if is_async else graph.invoke(given, config)
+    found = asyncio.run(graph.ainvoke(given, config, **more)) if is_async else graph.invoke(given, config, **more)
     assert isinstance(found, dict)
     return found
 

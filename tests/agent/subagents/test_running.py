@@ -277,19 +277,19 @@ def two_steps(messages: Any) -> Any:
 class TestCrashes:
     @ASYNC
     def test_an_error_goes_up_and_the_run_goes_on_where_each_child_stopped(self, is_async: bool) -> None:
-        """As from any tool: the error is the caller's, the sibling's answer is kept, and a second run repeats no step
-        that was done before."""
+        """As from any tool: the error is the caller's, and a second run goes on from the last step of each child that
+        was stored."""
         flaky = Flaky()
         child = model_of(two_steps)
         parent = model_of(delegates(task("bad", "helper", 1), task("good", "helper", 2)))
         agent = agent_of(parent, child, tools=flaky.tools())
         with pytest.raises(RuntimeError, match="the disk is gone"):
-            drive(agent, start(), is_async=is_async)
+            drive(agent, start(), is_async=is_async, durability="sync")
         flaky.broken = False
         state = drive(agent, None, is_async=is_async)
         assert [text_of(m) for m in results(state)] == ["both steps of bad are done", "both steps of good are done"]
-        assert flaky.ran["first bad"] == flaky.ran["first good"] == 1
-        assert flaky.ran["second good"] <= 2  # it was cancelled or done when its sibling failed
+        assert flaky.ran["first bad"] == 1
+        assert flaky.ran["first good"] + flaky.ran["second good"] <= 3  # its sibling's failure met it at one step
         assert refusals(parent, child) == []
 
     @ASYNC
@@ -312,7 +312,7 @@ class TestCrashes:
         child = model_of(["the answer"])
         agent = agent_of(delegates(task("x")), child, middleware=[Dies()])
         with pytest.raises(RuntimeError, match="killed"):
-            drive(agent, start(), is_async=is_async)
+            drive(agent, start(), is_async=is_async, durability="sync")
         assert text_of(results(drive(agent, None, is_async=is_async))[0]) == "the answer"
         assert len(child.requests) == 1
 
@@ -385,7 +385,7 @@ class TestCancellation:
         agent = agent_of(delegates(task("good")), model, tools=flaky.tools())
 
         async def scenario() -> dict[str, Any]:
-            running = asyncio.create_task(agent.ainvoke(start(), CONFIG))
+            running = asyncio.create_task(agent.ainvoke(start(), CONFIG, durability="sync"))
             while len(model.requests) < 2:
                 await asyncio.sleep(0.005)
             running.cancel()
