@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from refold.core.canonical import Json
 from refold.core.compact import situation_of
@@ -142,6 +142,16 @@ class TestNothingThatMayGoIsInTheWay:
             log.append(HumanMessage(f"Now part {n}: " + "with all its tests " * 230, id=f"p{n}"))
             log += rounds(12, start=12 * n)
         self.run_through(log, 2_500)
+
+    def test_a_system_message_inside_a_late_answered_round(self) -> None:
+        """It stays by itself: the round around it, with all that came before the late answer, is folded like others."""
+        open_call = AIMessage("", id="open", tool_calls=[{"id": "late", "name": "run", "args": {}}])
+        rule = SystemMessage("Be brief.", id="rule")
+        answer = ToolMessage("here at last", tool_call_id="late", id="answer", name="run")
+        here = World(limit=1_500, policy=POLICY)
+        here.call([TASK, open_call, *rounds(20), rule, *rounds(20, start=20), answer, HumanMessage("Well?", id="h1")])
+        assert "rule" in {message.id for message in here.sent[-1]}
+        assert len(here.sent[-1]) < 10
 
     def test_the_newest_request_before_the_task(self) -> None:
         """Fault 46: budget smaller than both. The task is moved out, the newest request stays verbatim, and only one

@@ -165,8 +165,8 @@ def units_from(log: Log, start: int, stop: int) -> tuple[Unit, ...]:
 
 
 def kept_in_span(view: View, start: int, stop: int, *, press: bool = False) -> tuple[int, ...]:
-    """The log indexes inside a span that stay in view: whole units that hold something untouchable, or a call whose
-    answer may still come.
+    """The log indexes inside a span that stay in view: what is untouchable, the whole unit of an untouchable call or
+    result, and of a call whose answer may still come.
 
     With `press` the window does not fit otherwise: then only calls that are known to wait for a human stay. Arguments
     that do not parse are never run, so no answer comes to them.
@@ -178,8 +178,11 @@ def kept_in_span(view: View, start: int, stop: int, *, press: bool = False) -> t
         if unit.stop <= start or unit.start >= stop:
             continue
         inside = range(unit.start, unit.stop)
-        if _waits(view, unit, press=press) or any(is_untouchable(messages[i]) for i in inside):
+        fixed = [i for i in inside if is_untouchable(messages[i])]
+        if _waits(view, unit, press=press) or any(role_of(messages[i]) in ("ai", "tool") for i in fixed):
             kept.extend(inside)
+        else:
+            kept.extend(fixed)  # what belongs to no call stays alone
     return tuple(kept)
 
 
