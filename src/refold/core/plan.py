@@ -528,7 +528,7 @@ def _anywhere(view: View, situation: Situation, steps: list[Step]) -> None:
     if not _fits(view.total, view.size, situation):
         _summarise(view, situation, goal, steps, edge=len(log))
     _release(view, situation, steps)
-    terse = replace(situation.policy, human_min=0, preview=situation.policy.preview // 4)
+    terse = replace(situation.policy, human_min=situation.policy.human_min // 10, preview=situation.policy.preview // 4)
     short = replace(situation.scope, policy=terse)
     for row in _last_resort(view, situation):
         if limit is not None and view.size > limit:
