@@ -53,7 +53,7 @@ class Policy:
     clear_min: int = 80
     """Tool results smaller than this are never cleared: a stub would be as long."""
     human_min: int = 2000
-    """Human messages shorter than this stay whole; shorter than a tenth of it where nothing else makes a request fit."""
+    """Human messages shorter than this stay whole; a tenth of it counts where nothing else makes a request fit."""
     preview: int = 300
     """Size of the preview that stands for a large result or human message."""
     clear_keep: int = 3
