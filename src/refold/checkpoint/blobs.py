@@ -1,7 +1,7 @@
 """Programs that store and fetch blobs inside a transaction, and `Found`, which opens what was fetched after it."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import cast
+from typing import TypeAlias, cast
 
 import zstandard
 from langchain_core.messages import BaseMessage
@@ -17,6 +17,8 @@ from refold.errors import CorruptionError
 
 _SHORT = frozenset({ZSTD_1, ZSTD_1 | SETTLED})
 _RANGE = 256  # blobs in one range
+BlobRow: TypeAlias = tuple[int, int, int | None, bytes | None]
+"""(blob, codec, base, data)."""
 _DENSE = 2  # at most this many rows are read for each that is wanted
 
 
@@ -95,7 +97,7 @@ class Found:
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
-        self.rows: dict[int, tuple[int, int | None, bytes | None]] = {}
+        self.rows: dict[int, BlobRow] = {}
         self.packs: dict[int, tuple[int, bytes]] = {}
         self._opened: dict[int, Mapping[int, bytes]] = {}
         self._records: dict[int, Record] = {}
@@ -104,7 +106,7 @@ class Found:
         """A blob's record. Raises `CorruptionError` where it is missing or damaged."""
         record = self._records.get(blob)
         if record is None:
-            codec, _, _ = self._row(blob)
+            codec = self._row(blob)[1]
             record = unpack_record(self._plain(blob), composite=bool(codec & COMPOSITE))
             self._records[blob] = record
         return record
@@ -124,16 +126,13 @@ class Found:
         return b"".join(parts)
 
     def messages(self, blobs: Iterable[int]) -> tuple[dict[int, Lean], dict[int, BaseMessage]]:
-        """Those of some blobs that are messages without need of validation: as stored, and, where they were opened only
-        now, one new message of each. The rest is for the serializer."""
-        known = self._ctx.caches.lean.get_many(blobs)
+        """Those of some blobs that are messages without need of validation: as stored, and one new message of each.
+        The rest is for the serializer."""
         fresh: dict[int, Lean] = {}
         built: dict[int, BaseMessage] = {}
         read, rows = self._ctx.sealer.leaf_reader(), self.rows
-        for blob in blobs:
-            if blob in known or blob in fresh:
-                continue
-            codec, _, data = rows.get(blob) or self._row(blob)
+        for blob in dict.fromkeys(blobs):
+            _, codec, _, data = rows.get(blob) or self._row(blob)
             if codec in _SHORT and data is not None:
                 try:
                     plain = read(data)
@@ -150,7 +149,7 @@ class Found:
                     fresh[blob] = form
                     built[blob] = build(form.cls, fields)
         self._ctx.caches.lean.put_many(fresh)
-        return (known | fresh if fresh else known), built
+        return fresh, built
 
     def _row(self, blob: int) -> tuple[int, int | None, bytes | None]:
         row = self.rows.get(blob)
@@ -159,7 +158,7 @@ class Found:
         return row
 
     def _plain(self, blob: int) -> bytes:
-        codec, base, data = self._row(blob)
+        _, codec, base, data = self._row(blob)
         if codec & CODEC_MASK == PACKED:
             plain = self._pack(cast("int", base)).get(blob)
             if plain is None:
@@ -218,8 +217,9 @@ def _note_rows(found: Found, rows: Sequence[Row], *, parts: bool) -> set[int]:
     """Keep rows; the blobs that they lead to."""
     more: set[int] = set()
     composites: list[int] = []
-    for blob, codec, base, data in cast("Sequence[tuple[int, int, int | None, bytes | None]]", rows):
-        found.rows[blob] = (codec, base, data)
+    for row in cast("Sequence[BlobRow]", rows):
+        blob, codec, base, _ = row
+        found.rows[blob] = row
         if base is not None and codec & CODEC_MASK != PACKED:
             more.add(base)
         if codec & COMPOSITE and parts:

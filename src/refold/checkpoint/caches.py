@@ -22,35 +22,37 @@ Entry: TypeAlias = int | bytes
 
 
 class Lru(Generic[K, V]):
-    """A bounded mapping that forgets what was not used for longest. Safe to share between threads."""
+    """A bounded mapping that forgets what was not used for longest. Safe to share between threads. A value's cost may
+    not change while it is here."""
 
     def __init__(self, limit: int, cost: Callable[[V], int] = lambda _: 1) -> None:
         self._limit = limit
         self._cost = cost
         self._used = 0
-        self._items: OrderedDict[K, tuple[V, int]] = OrderedDict()
+        self._items: OrderedDict[K, V] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, key: K) -> V | None:
         with self._lock:
             found = self._items.get(key)
-            if found is None:
-                return None
-            self._items.move_to_end(key)
-            return found[0]
+            if found is not None:
+                self._items.move_to_end(key)
+            return found
 
     def put(self, key: K, value: V) -> None:
-        cost = self._cost(value)
         with self._lock:
-            old = self._items.pop(key, None)
-            self._used += cost - (old[1] if old else 0)
-            self._items[key] = (value, cost)
+            self._forget(key)
+            self._used += self._cost(value)
+            self._items[key] = value
             self._shrink()
+
+    def _forget(self, key: K) -> None:
+        if key in self._items:
+            self._used -= self._cost(self._items.pop(key))
 
     def _shrink(self) -> None:
         while self._used > self._limit and self._items:
-            _, (_, freed) = self._items.popitem(last=False)
-            self._used -= freed
+            self._used -= self._cost(self._items.popitem(last=False)[1])
 
     def get_many(self, keys: Iterable[K]) -> dict[K, V]:
         """Those of some keys that are there."""
@@ -62,23 +64,21 @@ class Lru(Generic[K, V]):
             for key in keys:
                 if key in items:
                     items.move_to_end(key)
-                    found[key] = items[key][0]
+                    found[key] = items[key]
         return found
 
     def put_many(self, new: Mapping[K, V]) -> None:
         """Add keys that were not there. Where one is, it stays."""
         with self._lock:
-            for key, value in new.items():
-                if key not in self._items:
-                    cost = self._cost(value)
-                    self._used += cost
-                    self._items[key] = (value, cost)
+            items = self._items
+            added = {key: value for key, value in new.items() if key not in items} if items else new
+            self._used += sum(map(self._cost, added.values()))
+            items.update(added)
             self._shrink()
 
     def drop(self, key: K) -> None:
         with self._lock:
-            old = self._items.pop(key, None)
-            self._used -= old[1] if old else 0
+            self._forget(key)
 
     def clear(self) -> None:
         with self._lock:

@@ -61,10 +61,6 @@ _set_extra = BaseModel.__dict__["__pydantic_extra__"].__set__
 _set_private = BaseModel.__dict__["__pydantic_private__"].__set__
 
 
-class _NotLeanError(Exception):
-    """A nested object: the stock path knows what to do with it."""
-
-
 def lean_of(data: bytes, at: int = 0, *, settled: bool = False) -> tuple[Lean, Fields] | None:
     """The message in serialized bytes (from a position on) with its fields, or None where only the stock path is sure
     to be right. `settled`: the values were looked at when the message was stored."""
@@ -77,9 +73,9 @@ def lean_of(data: bytes, at: int = 0, *, settled: bool = False) -> tuple[Lean, F
     for cls, prefix, size, names in _KINDS:
         if data.startswith(prefix, start):
             fields_bytes = data[start + size : -_SUFFIX_SIZE]
-            try:
-                fields = ormsgpack.unpackb(fields_bytes, ext_hook=_nested, option=_OPTIONS)
-            except (_NotLeanError, ValueError):
+            try:  # without a hook, an object in the fields (for the stock path to rebuild) raises as damage does
+                fields = ormsgpack.unpackb(fields_bytes, option=_OPTIONS)
+            except ValueError:
                 return None
             if type(fields) is dict and tuple(fields) == names and (settled or _is_settled(cls, fields)):
                 return Lean(cls, fields_bytes), fields
@@ -159,10 +155,6 @@ _SCALARS = frozenset({str, int, float, bool, type(None), bytes})
 _NOT_PLAIN = object()
 _NO_ITEMS: Mapping[type, object] = {dict: {}, list: []}
 NOT_PLAIN: Final = _NOT_PLAIN
-
-
-def _nested(code: int, data: bytes) -> object:
-    raise _NotLeanError
 
 
 def _is_settled(cls: type[BaseMessage], fields: Fields) -> bool:

@@ -3,7 +3,8 @@
 A list channel mostly grows. `draft_list` compares a list with the state that is remembered of its log, by three rules:
 
 1. The same object as before is compared with its *mark*, a copy of its containers taken before it was last serialized:
-   strings compare by identity, so this costs half a microsecond a message, and an edit in place, nested or not, shows.
+   strings compare by identity, so this costs half a microsecond a message (twice that where the messages left the
+   processor's caches), and an edit in place, nested or not, shows.
    (Equality is Python's: an edit in place that only turns 1 into 1.0 or True does not show.)
 2. Another object that is equal, type by type, all the way down is the element it equals.
 3. Anything else is serialized, and its hash decides.
@@ -12,7 +13,6 @@ A list channel mostly grows. `draft_list` compares a list with the state that is
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import cast
 
 from langchain_core.messages import BaseMessage
@@ -103,7 +103,7 @@ def draft_list(
 def _with_marks(state: ListState) -> ListState:
     """The state with marks that can be compared. The live objects that are still as they were stored give their own,
     so that the next comparison is by identity; of the others the mark is what was stored."""
-    if not any(type(mark) is Lean for mark in state.marks):
+    if Lean not in set(map(type, state.marks)):
         return state
     marks: list[object] = []
     for item, mark in zip(state.objects, state.marks, strict=True):
@@ -126,11 +126,9 @@ def _is_unchanged(value: list[object], state: ListState, count: int) -> bool:
     head = value[:count]
     if not all(map(operator.is_, head, state.objects)):
         return False
-    marks = list(islice(state.marks, count))
+    forms = map(signature, head) if isinstance(head[0] if head else None, BaseMessage) else head
     try:
-        if isinstance(head[0] if head else None, BaseMessage):
-            return list(map(signature, head)) == marks
-        return head == marks
+        return all(map(operator.eq, forms, state.marks))
     except (AttributeError, ValueError, TypeError):  # other kinds in between, or a value that refuses to be compared
         return False
 
