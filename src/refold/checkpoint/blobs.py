@@ -151,7 +151,7 @@ class Found:
         self._ctx.caches.lean.put_many(fresh)
         return fresh, built
 
-    def _row(self, blob: int) -> tuple[int, int | None, bytes | None]:
+    def _row(self, blob: int) -> BlobRow:
         row = self.rows.get(blob)
         if row is None:
             raise CorruptionError(f"blob {blob} is missing; restore the database from a backup")
