@@ -126,6 +126,19 @@ CODE: list[BaseMessage] = [
 ]
 
 
+def test_a_word_that_begins_a_line_of_an_argument_is_found() -> None:
+    """Arguments are indexed as the text that they are, at any depth, not as JSON with its escapes."""
+    args = {"path": "/a.py", "edits": [{"old": "x\nfoo_bar = 1", "new": 'say "hello there"\n\tbaz_qux()'}]}
+    log: list[BaseMessage] = [
+        AIMessage("", id="edit", tool_calls=[{"name": "edit", "args": args, "id": "1"}]),
+        HumanMessage("something else", id="h"),
+    ]
+    for query in ("foo_bar", "baz_qux", 'say "hello there"'):
+        found = find(HistoryIndex(), query, log)
+        assert found.startswith("- edit (ai)"), query
+        assert query in found
+
+
 class TestCodeIsSearchable:
     @pytest.mark.parametrize(
         ("query", "key"),

@@ -9,7 +9,7 @@ import json
 import sqlite3
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -206,11 +206,7 @@ def _text_gen(message: BaseMessage) -> Program[Searchable]:
     if isinstance(message, ToolMessage) and message.name in _RECALL:
         return Searchable(text="")
     parts = [block.text for block in blocks_of(message) if block.kind in ("text", "reasoning") and block.text]
-    parts += [
-        f"{call.name} {call.args if isinstance(call.args, str) else json.dumps(call.args, ensure_ascii=False)}"
-        for call in calls_of(message)
-        if call.name not in _RECALL
-    ]
+    parts += [f"{call.name} {_spoken(call.args)}" for call in calls_of(message) if call.name not in _RECALL]
     own = "\n".join(parts)
     marked = message.additional_kwargs.get(REFOLD_KEY)
     if isinstance(marked, dict) and marked.get("kind") == INGESTED:
@@ -221,3 +217,16 @@ def _text_gen(message: BaseMessage) -> Program[Searchable]:
             return Searchable(text=own)  # its stub is still found
         return Searchable(text=f"{own}\n{stored.decode('utf-8', 'replace')}", path=path, offset=len(own) + 1)
     return Searchable(text=own)
+
+
+def _spoken(value: object) -> str:
+    """Arguments as they were meant: JSON would glue the escape of a line end to the word that follows it."""
+    match value:
+        case str():
+            return value
+        case Mapping():
+            return "\n".join(f"{key}: {_spoken(item)}" for key, item in value.items())
+        case Sequence():
+            return "\n".join(_spoken(item) for item in value)
+        case _:
+            return json.dumps(value, default=str)

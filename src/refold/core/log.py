@@ -5,7 +5,8 @@ gets a number (recordings and foreign stores do hold duplicate ids). Keys are st
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from operator import is_
 
 from langchain_core.messages import BaseMessage
 
@@ -15,11 +16,16 @@ from refold.core.messages import content_hash, is_record, role_of
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Log:
-    """A snapshot. `positions` maps each key to its index."""
+    """A snapshot. `positions` maps each key to its index.
+
+    `given` are the messages as they were handed in last: equal to `messages`, and other objects where a thread was read
+    again from its checkpoint. They are only compared with.
+    """
 
     messages: tuple[BaseMessage, ...]
     keys: tuple[str, ...]
     positions: Mapping[str, int]
+    given: tuple[BaseMessage, ...] = field(default=(), repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.messages)
@@ -64,19 +70,21 @@ def extend_log(previous: Log, messages: Sequence[BaseMessage]) -> Log | None:
     """The log that `previous` has grown to, or None when it did not only grow.
 
     Equal messages count as the same (a thread read again from its checkpoint is made of new objects); the snapshot
-    keeps the objects that it had, with all that is cached about them.
+    keeps the objects that it had, with all that is cached about them. They are compared by value once per object:
+    after that a call of a long thread costs a look at each pointer.
     """
-    known = len(previous)
-    if len(messages) < known or previous.messages != tuple(messages[:known]):
+    known, given = len(previous), tuple(messages)
+    if len(given) < known or previous.given != given[:known]:
         return None
-    if len(messages) == known:
-        return previous
-    return _append(previous, messages[known:])
+    if len(given) == known:
+        same = all(map(is_, previous.given, given))
+        return previous if same else replace(previous, given=given)
+    return replace(_append(previous, given[known:]), given=given)
 
 
 def read_log(messages: Sequence[BaseMessage]) -> Log:
     """The snapshot of a message list."""
-    return _append(EMPTY_LOG, messages)
+    return replace(_append(EMPTY_LOG, messages), given=tuple(messages))
 
 
 def is_of(anchor: Anchor, message: BaseMessage) -> bool:

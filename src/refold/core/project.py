@@ -124,7 +124,7 @@ def project(
         if log is None or _revives(previous, log):
             return _walk(log or read_log(messages), folds, previous, grown=False)
         if list(folds) == previous.raw_folds and not previous.floats and not _answers_settled(previous, log):
-            return _grow(previous, log)
+            return _grow(previous, log, folds)
         return _walk(log, folds, previous, grown=True)
     return _walk(read_log(messages), folds, None, grown=False)
 
@@ -169,9 +169,13 @@ def _answers_settled(previous: Window, log: Log) -> bool:
     return any(call in previous._open for _, call in pair([*tail, *new]).orphans)
 
 
-def _grow(previous: Window, log: Log) -> Window:
-    if log is previous.log:
-        return replace(previous, shared=len(previous.entries), grown_from=previous.entries)
+def _grow(previous: Window, log: Log, raw: Sequence[Mapping[str, Json]]) -> Window:
+    """The window with new messages at its end. It keeps `raw` as it was handed in: the next call is handed the same
+    objects, which then need no comparison by value."""
+    if len(log) == len(previous.log):
+        return replace(
+            previous, log=log, raw_folds=list(raw), shared=len(previous.entries), grown_from=previous.entries
+        )
     new = tuple(
         Entry(message=log.messages[index], kind="log", start=index, stop=index + 1)
         for index in range(len(previous.log), len(log))
@@ -182,7 +186,7 @@ def _grow(previous: Window, log: Log) -> Window:
     entries = previous.entries[:settled_out] + tail
     return Window(
         log=log,
-        raw_folds=previous.raw_folds,
+        raw_folds=list(raw),
         folds=previous.folds,
         unreadable=previous.unreadable,
         void=previous.void,
@@ -200,7 +204,7 @@ def _grow(previous: Window, log: Log) -> Window:
 
 def _walk(log: Log, raw: Sequence[Mapping[str, Json]], previous: Window | None, *, grown: bool) -> Window:
     """The window from the start. With `grown` the log holds all of the previous one: what that found is so still."""
-    folds, unreadable = read_folds(raw)
+    folds, unreadable = _read_on(raw, previous)
     undone = frozenset(identity for fold in folds for identity in fold.undone)
     active = [fold for fold in folds if fold.id not in undone]
     known = previous if grown and previous is not None else None
@@ -226,6 +230,17 @@ def _walk(log: Log, raw: Sequence[Mapping[str, Json]], previous: Window | None, 
         _front=front,
         _open=unanswered,
     )
+
+
+def _read_on(
+    raw: Sequence[Mapping[str, Json]], previous: Window | None
+) -> tuple[tuple[Fold, ...], tuple[Unreadable, ...]]:
+    """The folds; those that an earlier window read are not read again."""
+    known = len(previous.raw_folds) if previous is not None else 0
+    if previous is None or list(raw[:known]) != previous.raw_folds:
+        return read_folds(raw)
+    folds, unreadable = read_folds(raw[known:])
+    return previous.folds + folds, previous.unreadable + unreadable
 
 
 def _segments(log: Log, folds: Sequence[Fold], known: Window | None) -> tuple[tuple[Segment, ...], tuple[Void, ...]]:
@@ -260,12 +275,12 @@ def _items(
     log: Log, folds: Sequence[Fold], known: Window | None
 ) -> tuple[Mapping[int, tuple[tuple[Fold, Item], ...]], tuple[Void, ...]]:
     """The item folds in force by log index. What an earlier window of the same log found is taken over."""
-    acting: dict[int, list[tuple[Fold, Item]]] = {}
+    acting: dict[int, tuple[tuple[Fold, Item], ...]] = {}
     void: list[Void] = []
     active = {fold.id for fold in folds}
     done: set[str] = set()
     if known is not None and all(fold.id in active for fold in known.folds if fold.kind in ITEM_KINDS):
-        acting = {index: list(found) for index, found in known.items.items()}
+        acting = dict(known.items)
         kinds = {fold.id: fold.kind for fold in folds}
         void = [lost for lost in known.void if kinds.get(lost.fold) in ITEM_KINDS]
         done = {fold.id for fold in known.folds}
@@ -278,10 +293,10 @@ def _items(
             if index is None:
                 lost += 1
             else:
-                acting.setdefault(index, []).append((fold, item))
+                acting[index] = (*acting.get(index, ()), (fold, item))
         if lost:
             void.append(Void(fold=fold.id, reason=f"{lost} of its messages changed or are gone"))
-    return {index: tuple(found) for index, found in acting.items()}, tuple(void)
+    return acting, tuple(void)
 
 
 def _state(log: Log, folds: Sequence[Fold], segments: Sequence[Segment]) -> Fold | None:
