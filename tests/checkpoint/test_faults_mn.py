@@ -14,20 +14,23 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib.metadata import version
 from itertools import count
 from operator import add
 from pathlib import Path
 from random import Random
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, TypedDict, cast
 
 import pytest
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, RemoveMessage
+from langgraph.channels.base import BaseChannel
 from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 from langgraph.types import Command, Send, interrupt
+from packaging.version import Version
 
 from refold.checkpoint import SqliteSaver
 from refold.checkpoint.reducer import reduce_messages
@@ -42,6 +45,33 @@ class Plain(TypedDict):
 
 class Log(TypedDict):
     messages: Annotated[list[AnyMessage], DeltaChannel(reduce_messages, snapshot_frequency=1000)]
+
+
+class _Forgetful(BaseChannel[list[AnyMessage], list[AnyMessage], list[AnyMessage]]):
+    """What a plain list channel was before langgraph 1.2.16: nothing stored is an empty list."""
+
+    def __init__(self, value: list[AnyMessage] | None = None) -> None:
+        super().__init__(list)
+        self.value: list[AnyMessage] = value or []
+
+    ValueType = UpdateType = property(lambda self: list)
+
+    def from_checkpoint(self, checkpoint: object) -> Any:
+        channel = _Forgetful(cast("list[AnyMessage]", checkpoint) if isinstance(checkpoint, list) else None)
+        channel.key = self.key
+        return channel
+
+    def update(self, values: Sequence[list[AnyMessage]]) -> bool:
+        for value in values:
+            self.value = cast("list[AnyMessage]", add_messages(self.value, value))  # type: ignore[arg-type]
+        return bool(values)
+
+    def get(self) -> list[AnyMessage]:
+        return self.value
+
+
+class Old(TypedDict):
+    messages: Annotated[list[AnyMessage], _Forgetful()]
 
 
 SCHEMAS = pytest.mark.parametrize("schema", [Plain, Log])
@@ -110,6 +140,16 @@ def _say(graph: Any, name: str, config: Any = THREAD) -> list[str]:
 
 def _ids(values: Any) -> list[str]:
     return [message.id for message in values.get("messages", [])]
+
+
+def _human(name: str) -> dict[str, list[HumanMessage]]:
+    return {"messages": [HumanMessage(name, id=name)]}
+
+
+def _head(saver: BaseCheckpointSaver[Any]) -> str:
+    found = saver.get_tuple(THREAD)
+    assert found is not None
+    return found.checkpoint["id"]
 
 
 def _history(graph: Any, config: Any = THREAD) -> list[list[str]]:
@@ -442,14 +482,57 @@ class TestDeltaChannels:
         with database.open() as saver:
             assert _ids(_talker(schema, saver).get_state(THREAD).values) == ["one", "two"]
 
-    def test_a_plain_schema_on_a_delta_thread_is_refused(self, database: Database) -> None:
-        """Fault 169: a runtime without the delta channel would go on with an empty list; its first put is refused."""
+    @pytest.mark.parametrize(
+        "write",
+        [
+            pytest.param(lambda graph: _say(graph, "plain"), id="invoke"),
+            pytest.param(lambda graph: graph.update_state(THREAD, _human("plain"), as_node="answer"), id="update"),
+            pytest.param(lambda graph: graph.update_state(THREAD, _human("plain"), as_node="__input__"), id="input"),
+            pytest.param(lambda graph: graph.update_state(THREAD, None, as_node=END), id="clear"),
+            pytest.param(
+                lambda graph: graph.invoke(_human("plain"), THREAD, durability="exit"), id="invoke, stored at its exit"
+            ),
+        ],
+    )
+    def test_a_plain_schema_that_reads_a_delta_thread_as_empty(
+        self, write: Callable[[Any], object], database: Database
+    ) -> None:
+        """Fault 169: a runtime without the delta channel goes on with an empty list; whatever it puts first is
+        refused, and the thread stays as it was."""
         with database.open() as saver:
             live = _say(_talker(Log, saver), "delta")
+            head = _head(saver)
+            assert _ids(_talker(Old, saver).get_state(THREAD).values) == []
             with pytest.raises(CheckpointError, match="delta"):
-                _say(_talker(Plain, saver), "plain")
+                write(_talker(Old, saver))
         with database.open() as saver:
-            assert _ids(_talker(Log, saver).get_state(THREAD).values)[: len(live)] == live
+            assert _head(saver) == head
+            assert _ids(_talker(Log, saver).get_state(THREAD).values) == live
+
+    @pytest.mark.skipif(
+        Version(version("langgraph")) < Version("1.2.16"), reason="before it, a plain channel reads the thread as empty"
+    )
+    def test_a_plain_schema_that_rebuilds_a_delta_thread(self, database: Database) -> None:
+        """Fault 169: a runtime whose plain channel has all that the delta channel held goes on, by a run or by an
+        update; and one more change of the schema loses nothing either."""
+        with database.open() as saver:
+            live = _say(_talker(Log, saver), "delta")
+            assert _say(_talker(Plain, saver), "plain") == (live := [*live, "plain", "answer-plain"])
+            assert _say(_talker(Log, saver), "again") == (live := [*live, "again", "answer-again"])
+            _talker(Plain, saver).update_state(THREAD, _human("update"), as_node="answer")
+        with database.open() as saver:
+            assert _ids(_talker(Log, saver).get_state(THREAD).values) == [*live, "update"]
+
+    @pytest.mark.parametrize("removed", [REMOVE_ALL_MESSAGES, "each"])
+    def test_a_plain_schema_on_a_delta_thread_without_messages(self, removed: str, database: Database) -> None:
+        """Fault 169: where every message was removed, an empty list is right, and is stored."""
+        with database.open() as saver:
+            log = _talker(Log, saver)
+            live = _say(log, "delta")
+            removals = [RemoveMessage(id=name) for name in (live if removed == "each" else [removed])]
+            log.update_state(THREAD, {"messages": removals}, as_node="answer")
+            _talker(Old, saver).update_state(THREAD, _human("plain"), as_node="answer")
+            assert _ids(_talker(Plain, saver).get_state(THREAD).values) == ["plain"]
 
 
 _WRITER = """

@@ -1,47 +1,104 @@
 """The guard against a runtime that lost a delta channel.
 
 A thread whose messages are in a delta channel stores no list, only writes. A graph compiled with a plain channel in its
-place (an older release of the application, say) reads that thread as empty and would go on from there; every later
-checkpoint would hold the loss. LangGraph cannot tell, but the saver can: the plain graph puts a value for a channel
-that has not moved since the parent, and the parent has none for it.
+place (an older release of the application, say) rebuilds the list from the writes since LangGraph 1.2.16; before, it
+reads that thread as empty and goes on from there, and every later checkpoint holds the loss. LangGraph does not notice,
+but the saver can: of all that the channel held, and that this step neither wrote nor removed, nothing is in the value.
+This is looked at once in the life of a thread: the plain value that passes is stored, and later steps build on it. A
+run whose first checkpoint was refused may go on to the next before it stops; that one is refused by the thread's head.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, cast
 
-from langgraph.checkpoint.base import ChannelVersions, Checkpoint
+from langchain_core.messages import BaseMessage, RemoveMessage
+from langgraph.checkpoint.base import Checkpoint, DeltaChannelHistory, PendingWrite
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
+from refold.checkpoint.caches import Tip
 from refold.checkpoint.drafts import Context
-from refold.checkpoint.header import Header
-from refold.checkpoint.read import stored_of
+from refold.checkpoint.header import Header, Stored
+from refold.checkpoint.read import config_of, delta_history_gen, get_tuple_gen, stored_of
+from refold.checkpoint.reducer import is_overwrite, overwritten
+from refold.checkpoint.spaces import Address
+from refold.core.program import Program
 from refold.errors import CheckpointError
 
 _COUNTERS: Final = "counters_since_delta_snapshot"
 
 
-def refuse_lost_channels(
-    ctx: Context, before: Header | None, checkpoint: Checkpoint, new_versions: ChannelVersions
-) -> None:
-    """Raise `CheckpointError` for a checkpoint that has a plain value where its parent has a delta channel."""
-    if before is None:
+def refuse_lost_channels_gen(ctx: Context, space: Address, before: Tip | None, checkpoint: Checkpoint) -> Program[None]:
+    """Raise `CheckpointError` for a checkpoint whose plain value lacks what a delta channel held in the one before."""
+    values = checkpoint["channel_values"]
+    suspects = [] if before is None else _suspects(ctx, before.header, values)
+    if before is None or not suspects:
         return
-    suspects = [
+    config = config_of(space.thread, space.ns, before.checkpoint_id)
+    history = yield from delta_history_gen(ctx, config, suspects)
+    saved = yield from get_tuple_gen(ctx, config)
+    pending: Sequence[PendingWrite] = [] if saved is None else saved.pending_writes or []
+    for channel in suspects:
+        step = [value for _, name, value in pending if name == channel]
+        if _is_lost(ctx, history[channel], step, values[channel]):
+            raise CheckpointError(
+                f"channel {channel!r} of this thread is a delta channel, but the graph has a plain one in its place "
+                "and reads it as empty; the checkpoint was not stored. Compile the graph with the delta channel again, "
+                "upgrade langgraph to 1.2.16 or later, which rebuilds the list, or print the thread's messages (refold "
+                "threads DATABASE --messages THREAD) and start a new thread with them"
+            )
+
+
+def _suspects(ctx: Context, before: Header, values: Mapping[str, object]) -> Sequence[str]:
+    """The channels with a plain list or dict now that were delta channels without a stored value before."""
+    metadata = stored_of(ctx, before.metadata) if isinstance(before.metadata, Stored) else before.metadata
+    counters = cast("Mapping[str, object]", metadata).get(_COUNTERS)
+    if not isinstance(counters, Mapping):
+        return []
+    return [
         channel
-        for channel, value in checkpoint["channel_values"].items()
-        if channel not in before.cells
-        and channel not in new_versions
-        and before.versions.get(channel) == checkpoint["channel_versions"].get(channel) is not None
-        and not isinstance(value, _DeltaSnapshot)
+        for channel, value in values.items()
+        if channel in counters and channel not in before.cells and type(value) in (list, dict)
     ]
-    if not suspects:
+
+
+def _is_lost(ctx: Context, history: DeltaChannelHistory, step: Sequence[object], value: object) -> bool:
+    keyed = isinstance(value, dict)
+    held: set[object] = set()
+    for write in (history.get("seed"), *(value for _, _, value in history["writes"])):
+        _apply(ctx, held, write, keyed=keyed)
+    fresh: set[object] = set()
+    for write in step:
+        _apply(ctx, held, write, keyed=keyed)
+        _apply(ctx, fresh, write, keyed=keyed)
+    shown: set[object] = set()
+    _apply(ctx, shown, value, keyed=keyed)
+    kept = held - fresh
+    return bool(kept) and kept.isdisjoint(shown)
+
+
+def _apply(ctx: Context, held: set[object], write: object, *, keyed: bool) -> None:
+    """What a channel holds after a write, by name. `keyed`: it is a dict, and a key without a value is removed."""
+    if isinstance(write, _DeltaSnapshot):
+        write = write.value
+    if is_overwrite(write):
+        held.clear()
+        write = overwritten(write)
+    if keyed:
+        for key, item in write.items() if isinstance(write, dict) else ():
+            (held.discard if item is None else held.add)(key)
         return
-    metadata = cast("Mapping[str, object]", stored_of(ctx, before.metadata))
-    counters = metadata.get(_COUNTERS)
-    lost = [channel for channel in suspects if isinstance(counters, Mapping) and channel in counters]
-    if lost:
-        raise CheckpointError(
-            f"channel {lost[0]!r} of this thread is a delta channel, but the graph has a plain one in its place and "
-            "reads it as empty; nothing was stored. Compile the graph with the delta channel again, or print the "
-            "thread's messages (refold threads DATABASE --messages THREAD) and start a new thread with them"
-        )
+    items: Iterable[object] = write if isinstance(write, list) else () if write is None else (write,)
+    for item in items:
+        if not isinstance(item, RemoveMessage):
+            held.add(_name(ctx, item))
+        elif item.id == REMOVE_ALL_MESSAGES:
+            held.clear()
+        else:
+            held.discard(item.id)
+
+
+def _name(ctx: Context, item: object) -> object:
+    """What an element of a list is known by: a message's id, or its content."""
+    named = item.id if isinstance(item, BaseMessage) else item.get("id") if isinstance(item, dict) else None
+    return named if isinstance(named, str) else ctx.serde.dump(item).data

@@ -6,7 +6,7 @@ read again in the transaction; if another process changed it meanwhile, the draf
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeAlias, cast
 
@@ -28,7 +28,7 @@ from refold.checkpoint.effects import Args, Select, Transaction, one
 from refold.checkpoint.header import Cell, Header, InBlob, Inline, InLog, Stored, Write
 from refold.checkpoint.lists import ListDraft, draft_list, is_loggable
 from refold.checkpoint.logs import extend_log_gen, read_logs_gen
-from refold.checkpoint.lost import refuse_lost_channels
+from refold.checkpoint.lost import refuse_lost_channels_gen
 from refold.checkpoint.rows import (
     header_of,
     pack_task,
@@ -124,7 +124,11 @@ def put_gen(
     full_metadata = get_checkpoint_metadata(config, metadata)
     for _ in range(_ATTEMPTS):
         tip = yield from _tip_gen(ctx, parent)
-        refuse_lost_channels(ctx, None if tip is None else tip.header, checkpoint, new_versions)
+        if (
+            parent.checkpoint_id is not None
+        ):  # where it is not stored, it may be that it was refused: then its parent counts
+            before = tip or (yield from _read_tip_gen(ctx, replace(parent, checkpoint_id=None)))
+            yield from refuse_lost_channels_gen(ctx, parent, before, checkpoint)
         yield from _recall_lists_gen(ctx, tip, checkpoint["channel_values"])
         draft = _draft_put(ctx, address, parent.checkpoint_id, tip, checkpoint, full_metadata, new_versions)
         seal_new(ctx, _drafts_in(draft.cells.values()))
@@ -158,12 +162,22 @@ def _tip_gen(ctx: Context, parent: Address) -> Program[Tip | None]:
     tip = ctx.caches.tips.get((parent.thread, parent.ns))
     if tip is not None and tip.checkpoint_id == parent.checkpoint_id:
         return tip
-    return (yield from Transaction(program=partial(_read_tip_gen, ctx, parent), write=False))
+    return (yield from _read_tip_gen(ctx, parent))
 
 
-def _read_tip_gen(ctx: Context, parent: Address) -> Program[Tip | None]:
-    space = yield from find_space_gen(parent.thread, parent.ns)
-    row = None if space is None else (yield from find_checkpoint_gen(space, parent.checkpoint_id or ""))
+def _read_tip_gen(ctx: Context, address: Address) -> Program[Tip | None]:
+    """A checkpoint, or the newest of its space."""
+    return (yield from Transaction(program=partial(_find_tip_gen, ctx, address), write=False))
+
+
+def _find_tip_gen(ctx: Context, address: Address) -> Program[Tip | None]:
+    space = yield from find_space_gen(address.thread, address.ns)
+    if space is None:
+        return None
+    if address.checkpoint_id is None:
+        row = yield from find_head_gen(space)
+    else:
+        row = yield from find_checkpoint_gen(space, address.checkpoint_id)
     if row is None or row.template is None or row.data is None:
         return None
     templates = yield from read_templates_gen(ctx, [row.template])

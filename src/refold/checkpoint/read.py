@@ -134,10 +134,10 @@ def tuple_of(ctx: Context, loaded: Loaded, row: CheckpointRow, *, remember: bool
         "versions_seen": {node: dict(seen) for node, seen in header.seen.items()},
     }
     return CheckpointTuple(
-        config=_config(loaded.thread, loaded.ns, row.checkpoint_id),
+        config=config_of(loaded.thread, loaded.ns, row.checkpoint_id),
         checkpoint=cast("Checkpoint", checkpoint),
         metadata=cast("CheckpointMetadata", stored_of(ctx, header.metadata)),
-        parent_config=None if row.parent_id is None else _config(loaded.thread, loaded.ns, row.parent_id),
+        parent_config=None if row.parent_id is None else config_of(loaded.thread, loaded.ns, row.parent_id),
         pending_writes=[
             (item.task, item.write.channel, value_of(ctx, loaded.pulled, item.write.cell))
             for item in loaded.writes.get(row.seq, ())
@@ -150,7 +150,8 @@ def stored_of(ctx: Context, value: Mapping[str, Shape] | Stored) -> object:
     return ctx.serde.load(value.tag, value.data) if isinstance(value, Stored) else plain_copy(value)
 
 
-def _config(thread: str, ns: str, checkpoint_id: str) -> RunnableConfig:
+def config_of(thread: str, ns: str, checkpoint_id: str) -> RunnableConfig:
+    """The config that names a checkpoint."""
     return {"configurable": {"thread_id": thread, "checkpoint_ns": ns, "checkpoint_id": checkpoint_id}}
 
 

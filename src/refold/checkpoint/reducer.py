@@ -65,14 +65,15 @@ def reduce_messages(state: Sequence[MessageLikeRepresentation] | None, writes: S
 
 def _since_overwrite(writes: Sequence[Write]) -> tuple[bool, list[BaseMessage]]:
     """Whether the state still counts, and the messages written since the last overwrite."""
-    last = next((at for at in range(len(writes) - 1, -1, -1) if _is_overwrite(writes[at])), None)
+    last = next((at for at in range(len(writes) - 1, -1, -1) if is_overwrite(writes[at])), None)
     if last is None:
         return True, [message for write in writes for message in _messages_of(write)]
-    kept = [_overwritten(writes[last]), *writes[last + 1 :]]
+    kept = [overwritten(writes[last]), *writes[last + 1 :]]
     return False, [message for write in kept for message in _messages_of(write)]
 
 
-def _is_overwrite(write: object) -> bool:
+def is_overwrite(write: object) -> bool:
+    """Whether a write replaces all that was there: an `Overwrite`, or a dict that JSON leaves of one."""
     match write:
         case Overwrite():
             return True
@@ -82,7 +83,8 @@ def _is_overwrite(write: object) -> bool:
             return False
 
 
-def _overwritten(write: object) -> Write:
+def overwritten(write: object) -> Write:
+    """What an overwrite puts in the place of all that was there."""
     if isinstance(write, Overwrite):
         return cast("Write", write.value)
     fields = cast("dict[str, Write]", write)

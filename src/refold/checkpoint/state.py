@@ -25,8 +25,9 @@ class LogState(AgentState):
 
     Each step stores what it wrote, not the whole list. Reads, updates by id, removals and forks behave as with the
     plain channel, by the rules of `reduce_messages`. Threads that began with the plain channel go on: the stored list
-    is the seed. The way back is not open: a plain channel reads a delta thread as empty, so a rollback needs
-    `refold migrate`. Sub-agents need the schema of their own: deepagents does not hand its parent's down.
+    is the seed. The way back needs langgraph 1.2.16, whose plain channel rebuilds the list; before, it reads a delta
+    thread as empty (which refold's savers refuse to store). Sub-agents need the schema of their own: deepagents does
+    not hand its parent's down.
     """
 
     messages: Required[
