@@ -120,7 +120,7 @@ def _run(session: "Session", task: str | None) -> "Ending":
     ending: Ending = "answered"
     if state.interrupts:
         ending = session.answer_first(state.interrupts)
-    elif state.next and task is None:
+    elif state.tasks and task is None:  # not `next`, which leaves out tasks whose writes are stored already
         ending = session.play(None)
     elif task is None and session.human is None:
         raise ConfigurationError('nothing to do: give a task, such as refold run "..." --model NAME')
@@ -162,7 +162,7 @@ def _go_on(session: "Session") -> None:
     state = session.stand()
     if state.interrupts:
         session.answer_first(state.interrupts)
-    elif state.next:
+    elif state.tasks:
         session.play(None)
     else:
         session.screen.note("nothing was stopped; type what to do next")

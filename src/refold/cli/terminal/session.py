@@ -67,7 +67,7 @@ class Session:
         if waits:
             words += f"waits for you: {'; '.join(waits)}"
         else:
-            words += "stopped in the middle" if state.next else f"last: {_beginning(messages[-1])}"
+            words += "stopped in the middle" if state.tasks else f"last: {_beginning(messages[-1])}"
         self.screen.note(words, **data, waits=waits)
 
     def say(self, task: str) -> Ending:
