@@ -1,5 +1,6 @@
 """`create_agent`: batteries in, each replaceable; runs, resumes and stays inside its window."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,11 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from refold.agent.create import create_agent
+from refold.agent.setup import Binding
+from refold.agent.subagents import GENERAL_PURPOSE
+from refold.agent.subagents.building import child_window
+from refold.agent.tools import Permissions, Rule
+from refold.agent.window import WindowMiddleware
 from refold.checkpoint import SqliteSaver
 from refold.core.messages import REFOLD_KEY, text_of
 from refold.core.policy import Policy
@@ -90,3 +96,47 @@ class TestEveryPartIsReplaceable:
         """With an error that says what to do."""
         with pytest.raises(ConfigurationError):
             create_agent(script_of(1), files="gopher://nowhere")
+
+
+class TestPermissionsAndRecall:
+    """Rules of the file tools are kept by every tool, and cannot make what a note says untrue."""
+
+    RULES = (
+        Permissions(Rule(effect="allow", paths=("/work/**",)), otherwise="deny"),
+        Permissions(Rule(effect="ask", paths=("/**",))),
+        Permissions(Rule(effect="deny", paths=("*-*",), operations=("read",))),
+    )
+
+    @pytest.mark.parametrize("rules", RULES)
+    def test_what_left_the_window_can_be_read_under_any_rules(self, rules: Permissions) -> None:
+        """The reader that a stub names is one that the rules do not stop."""
+        files = MemoryFiles()
+        given: list[AIMessage | str] = [
+            AIMessage("", tool_calls=[{"name": "search", "args": {"n": 1}, "id": "c1"}]),
+            AIMessage("", tool_calls=[{"name": "read_history", "args": {"ref": ""}, "id": "c2"}]),
+            "done",
+        ]
+
+        def script(messages: list[BaseMessage]) -> AIMessage | str:
+            step = given.pop(0)
+            if len(given) == 1:
+                assert "read=read_history" in text_of(messages[-1])
+                path = messages[-1].additional_kwargs[REFOLD_KEY]["path"]
+                return AIMessage("", tool_calls=[{"name": "read_history", "args": {"ref": path}, "id": "c2"}])
+            return step
+
+        agent = create_agent(
+            StrictModel(script=script, limit=9_000), [search], files=files, checkpointer=InMemorySaver(),  # type: ignore[arg-type]
+            permissions=rules, policy=Policy(context_limit=9_000, output_reserve=500),
+        )  # fmt: skip
+        state = agent.invoke({"messages": [HumanMessage("go")]}, CONFIG)
+        assert search.invoke({"n": 1})[:200] in text_of(state["messages"][4])
+
+    def test_in_a_child_with_rules_of_its_own(self) -> None:
+        """Its notes name a reader that its own rules allow, its parent's one that the parent's allow."""
+        window = WindowMiddleware(
+            files=MemoryFiles(), binding=Binding(file_reader="read_file", log_reader="read_history")
+        )
+        spec = replace(GENERAL_PURPOSE, permissions=self.RULES[0])
+        assert child_window(spec, window, spec.permissions).setup.file_reader == "read_history"
+        assert child_window(GENERAL_PURPOSE, window).setup.file_reader == "read_file"

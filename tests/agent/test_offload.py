@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 from langchain.agents import create_agent
+from langchain.tools import ToolRuntime
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -45,6 +46,13 @@ def jump() -> Command[object]:
     return Command(update={"messages": [message], "extra": 1}, goto="model")
 
 
+@tool
+def several(runtime: ToolRuntime) -> list[Command[object]]:
+    """Several commands, as LangGraph lets a tool return."""
+    result = ToolMessage(BIG, tool_call_id=runtime.tool_call_id or "", name="several")
+    return [Command(update={"messages": [HumanMessage("a note")]}), Command(update={"messages": [result]})]
+
+
 class Broken(MemoryFiles):
     def write(self, path: str, data: bytes, *, mode: str) -> None:  # type: ignore[override]
         raise FilesUnavailableError("the disk is full")
@@ -56,7 +64,7 @@ def run_agent(calls: list[tuple[str, Mapping[str, object]]], files: Files, **opt
     model = StrictModel(script=[AIMessage("", tool_calls=tool_calls), "done"], limit=20_000)
     window = WindowMiddleware(files=files, policy=Policy(context_limit=20_000, output_reserve=1_000))
     agent = create_agent(
-        model, [logs, short, chinese, jump], checkpointer=InMemorySaver(),
+        model, [logs, short, chinese, jump, several], checkpointer=InMemorySaver(),
         middleware=[window, OffloadMiddleware(window, **options)],  # type: ignore[arg-type]
     )  # fmt: skip
     state = agent.invoke({"messages": [HumanMessage("go")]}, {"configurable": {"thread_id": "t"}})
@@ -95,6 +103,14 @@ class TestLargeResultsAreStored:
         assert OffloadMiddleware(window)
         message = run_agent([("jump", {})], MemoryFiles())[2]
         assert message.additional_kwargs[REFOLD_KEY]["kind"] == "ingested"
+
+    def test_a_list_of_commands_is_each_command(self) -> None:
+        """A tool may return several; each keeps what it does, and the large result among them is stored."""
+        files = MemoryFiles()
+        log = run_agent([("several", {})], files)
+        stored = next(m for m in log if isinstance(m, ToolMessage))
+        assert files.read(stored.additional_kwargs[REFOLD_KEY]["path"]) == BIG.encode()
+        assert [m.text for m in log if isinstance(m, HumanMessage)] == ["go", "a note"]
 
     def test_a_fixed_threshold_of_a_tool_wins(self) -> None:
         """`per_tool` lets a result in whole that would be stored otherwise (fault 112)."""

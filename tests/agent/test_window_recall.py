@@ -17,6 +17,7 @@ from refold.core.estimate import estimate_text
 from refold.core.log import read_log
 from refold.core.program import run
 from refold.core.project import project
+from refold.errors import FilesUnavailableError
 from refold.files import MemoryFiles, answer
 from refold.testing.samples import PNG
 
@@ -86,6 +87,32 @@ class TestWhatLeftTheWindowReadsBack:
 
 def long_log(count: int) -> list[BaseMessage]:
     return [HumanMessage(f"number {n}: " + "些 words " * 60, id=f"msg_{n:06}") for n in range(count)]
+
+
+class TestOnlyWhatWasStoredIsOpened:
+    @pytest.mark.parametrize(
+        "path",
+        ["/secrets/key", "/results/../secrets/key", "/results/./../secrets/key", "/resultsx/key", "//secrets/key"],
+    )
+    def test_other_files_are_for_tools_with_permissions(self, path: str) -> None:
+        """Rules bind the file tools; reading back is no way around them, alone or among several."""
+        files = MemoryFiles()
+        for where in ("/secrets/key", "/resultsx/key"):
+            files.write(where, b"TOP SECRET", mode="create")
+        for ref in (path, f"h, {path}"):
+            found = run(read_history_gen(ref, 0, read_log(LOG), 200), lambda effect: answer(files, effect))
+            assert "TOP SECRET" not in str(found)
+            assert "/secrets/key" in str(found) or "/resultsx/key" in str(found)
+
+    def test_storage_that_fails_is_answered_in_words(self) -> None:
+        """A tool that reads back never ends a run."""
+
+        class Gone(MemoryFiles):
+            def read(self, path: str, *, start: int = 0, length: int | None = None) -> bytes:
+                raise FilesUnavailableError("the disk is gone")
+
+        found = run(read_history_gen("/results/a", 0, read_log(LOG), 200), lambda effect: answer(Gone(), effect))
+        assert found == "Cannot read /results/a: the disk is gone"
 
 
 class TestSeveralAtOnce:

@@ -95,7 +95,7 @@ def create_agent(
     storage = files if isinstance(files, Files) else _open_files(files)
     saver = _open_saver(checkpointer)
     chat = init_model(model)
-    binding = Binding(file_reader="read_file", log_reader=READ_HISTORY)
+    binding = Binding(file_reader="read_file", log_reader=READ_HISTORY).under(permissions)
     window = WindowMiddleware(files=storage, policy=policy, summary_model=init_model(summary_model), binding=binding)
     defaults = SubagentDefaults(
         model=chat, tools=tools, middleware=middleware, interrupt_on=interrupt_on, permissions=permissions,

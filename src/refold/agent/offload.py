@@ -99,6 +99,11 @@ class OffloadMiddleware(AgentMiddleware[AgentState[object], None, object]):
 
     def _taken_gen(self, request: ToolCallRequest, result: ToolResult) -> Program[ToolResult]:
         """The result with its messages ingested; every other field of a `Command` stays."""
+        if isinstance(result, list):  # several of one tool, which LangGraph lets through
+            taken: list[ToolMessage | Command[object]] = []
+            for one in result:
+                taken.append(cast("ToolMessage | Command[object]", (yield from self._taken_gen(request, one))))
+            return cast("ToolResult", taken)
         if isinstance(result, ToolMessage):
             return cast("ToolMessage", (yield from self._ingested_gen(request, result)))
         update = result.update

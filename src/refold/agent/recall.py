@@ -3,7 +3,7 @@
 It takes what a note names (`refold.core.refs`): paths of artifacts, messages of the log by id or by the end of it,
 several of them, ranges. It pages by characters, so that it makes progress on any content, and a page is bounded in
 tokens, by a fixed most and by the room that is free, so that reading back never floods the window again. Media come
-back as media.
+back as media. Of the files it opens those alone that hold what left a window: others are for tools with permissions.
 """
 
 import base64
@@ -23,10 +23,12 @@ from refold.core.effects import ReadFile
 from refold.core.estimate import estimate_text
 from refold.core.log import Log, read_log
 from refold.core.messages import blocks_of, calls_of, role_of
+from refold.core.paths import clean_path, is_under
 from refold.core.program import Program, arun, run
 from refold.core.refs import Target, Unresolved, resolve, spell
-from refold.errors import FileMissingError, PathError
+from refold.errors import FilesError
 from refold.files import Files, aanswer, answer
+from refold.files.retention import ARTIFACT_FOLDERS
 
 Answer: TypeAlias = str | list[str | dict[str, object]]
 
@@ -145,8 +147,11 @@ def _text_gen(target: Target, log: Log) -> Program[str]:
 def _file_gen(path: str, start: int, page: int | None) -> Program[Answer]:
     """A page of a file, or the whole text of it."""
     try:
+        path = clean_path(path)
+        if not any(is_under(path, folder) for folder in ARTIFACT_FOLDERS):
+            return f"{path} is nothing that this conversation stored; a tool for files reads it, if one may."
         data = yield from ReadFile(path=path)
-    except (FileMissingError, PathError) as error:
+    except FilesError as error:
         return f"Cannot read {path}: {error}"
     mime = mimetypes.guess_type(path)[0] or ""
     if mime.split("/")[0] in ("image", "audio", "video") or mime == "application/pdf":

@@ -1,7 +1,7 @@
 """From a LangChain request to a `Turn`: which model, which limits, which tools can read back, what to count with."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from langchain_core.language_models import BaseChatModel
@@ -15,6 +15,7 @@ from refold.agent.recall import READ_HISTORY
 from refold.agent.search import SEARCH_HISTORY
 from refold.agent.telemetry import Telemetry
 from refold.agent.threads import thread_name
+from refold.agent.tools import Permissions
 from refold.core.canonical import Json
 from refold.core.compact import Compaction, Summariser
 from refold.core.effects import LearnLimit, Room
@@ -43,6 +44,13 @@ class Binding:
             log_reader=self.log_reader if self.log_reader in names else None,
             search=self.search if self.search in names else None,
         )
+
+    def under(self, permissions: Permissions | None) -> "Binding":
+        """With `read_history` for stored originals where rules of the file tools could keep them from being read back:
+        what a note says must work."""
+        if permissions is None or permissions.reads_artifacts or self.log_reader is None:
+            return self
+        return replace(self, file_reader=self.log_reader)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -172,14 +172,18 @@ class WindowMiddleware(AgentMiddleware[WindowState, None, object]):
         """How large the answers of tools that read may be."""
         return Paging(page=self.setup.policy.read_page, occupancy=self.occupancy)
 
-    def derived(self, *, policy: Policy | None, summary_model: BaseChatModel | None) -> "WindowMiddleware":
-        """The same for another agent, with another policy and summariser; None keeps this one's.
+    def derived(
+        self, *, policy: Policy | None, summary_model: BaseChatModel | None, binding: Binding | None = None
+    ) -> "WindowMiddleware":
+        """The same for another agent, with another policy, summariser and readers; None keeps this one's.
 
-        Files, meter, hooks and readers are the same, and what refusals teach about a model is known to both.
+        Files, meter and hooks are the same, and what refusals teach about a model is known to both.
         """
         other = copy(self)
         other._models = replace(self._models, summary=summary_model or self._models.summary)
-        other.setup = replace(self.setup, policy=policy or self.setup.policy, models=other._models)
+        other.setup = replace(
+            self.setup, policy=policy or self.setup.policy, models=other._models, binding=binding or self.setup.binding
+        )
         other.tools = other._recall_tools() if self.tools else ()
         return other
 

@@ -63,19 +63,21 @@ def build_child(spec: AnySubagent, window: WindowMiddleware, defaults: SubagentD
     return Child(spec=spec, graph=graph)
 
 
-def child_window(spec: Subagent, window: WindowMiddleware) -> WindowMiddleware:
-    """The caller's window for a child: its policy and summariser, unless the spec has its own (fault 196)."""
+def child_window(spec: Subagent, window: WindowMiddleware, permissions: Permissions | None = None) -> WindowMiddleware:
+    """The caller's window for a child: its policy and summariser, unless the spec has its own (fault 196), and readers
+    that the child's permissions cannot keep from what was stored."""
     policy = spec.policy
     if policy is None and spec.model is not None:  # numbers of the caller's model are not the child's
         policy = replace(window.setup.policy, context_limit=None, output_reserve=None)
-    return window.derived(policy=policy, summary_model=init_model(spec.summary_model))
+    binding = window.setup.binding.under(permissions)
+    return window.derived(policy=policy, summary_model=init_model(spec.summary_model), binding=binding)
 
 
 def _build(spec: Subagent, window: WindowMiddleware, defaults: SubagentDefaults) -> Graph:
     model = spec.model if spec.model is not None else defaults.model
     if model is None:
         raise ConfigurationError(f"subagent {spec.name!r} has no model: give it one, or one for all in the defaults")
-    own = child_window(spec, window)
+    own = child_window(spec, window, spec.permissions if spec.permissions is not None else defaults.permissions)
     stack: list[Middleware] = [own, OffloadMiddleware(own), ControlMiddleware(own)]
     asked = spec.interrupt_on if spec.interrupt_on is not None else defaults.interrupt_on
     if asked:

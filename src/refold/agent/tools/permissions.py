@@ -80,6 +80,13 @@ class Permissions:
         """The rule that decides, if one does."""
         return next((rule for rule in self.rules if rule.covers(operation, path)), None)
 
+    @property
+    def reads_artifacts(self) -> bool:
+        """Whether surely every stored original may be read without asking; False where a rule could touch one."""
+        return self.otherwise == "allow" and all(
+            rule.effect == "allow" or "read" not in rule.operations for rule in self.rules
+        )
+
     def shows(self, path: str) -> bool:
         """Whether a path may appear in listings: everything that may be read, if need be after asking."""
         return self.decide("read", path) != "deny"
