@@ -1,5 +1,7 @@
 """`search_history`: everything that was said is found, in any script, without reading the log again."""
 
+import base64
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,9 +14,10 @@ from refold.agent.search import HistoryIndex, search_history_gen, search_history
 from refold.core.effects import ReadFile
 from refold.core.estimate import estimate_text
 from refold.core.log import read_log
-from refold.core.messages import REFOLD_KEY
+from refold.core.messages import REFOLD_KEY, blocks_of
 from refold.core.program import Effect, run
 from refold.core.terms import query_terms, terms_of
+from refold.core.words import words_of
 from refold.files import MemoryFiles, answer
 from refold.testing import StrictModel
 
@@ -51,6 +54,13 @@ class TestAnyScriptIsSearchable:
     def test_the_message_is_found_first(self, query: str, key: str) -> None:
         """A query in the message's own words names that message first (faults 189, 192)."""
         assert find(HistoryIndex(), query, LOG).startswith(f"- {key} (")
+
+    def test_the_beginning_of_a_word_where_no_word_is_the_same(self) -> None:
+        """`migrat` finds `migration`, behind nothing that says it exactly."""
+        log = [*LOG, HumanMessage("The migration runs on Friday.", id="en")]
+        assert find(HistoryIndex(), "migrat", log).startswith("- en (")
+        exact = [*log, HumanMessage("migrat is a name.", id="exact")]
+        assert "- en (" not in find(HistoryIndex(), "migrat", exact)
 
     @given(st.text(max_size=60))
     def test_any_query_is_answered(self, query: str) -> None:
@@ -210,3 +220,46 @@ class TestAnAnswerFitsTheFreeRoom:
             sizes.append(estimate_text(str(state["messages"][-2].content)))
         assert 1_000 < sizes[0] <= 1_550
         assert sizes[1] <= 400
+
+
+STRUCTURED: tuple[dict[str, object], ...] = (
+    {"type": "json", "json": {"rows": [{"path": "/srv/zebra.py", "value": "quagga77"}]}},
+    {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "the quagga77 of the notes"}},
+    {"type": "document", "source": {"type": "text", "data": "quagga77"}},
+    {"type": "file", "base64": base64.b64encode(b"a text with quagga77\n").decode(), "mime_type": "text/plain"},
+    {"type": "file", "file": {"file_data": "data:text/csv;base64," + base64.b64encode(b"a,quagga77").decode()}},
+    {"type": "search_result", "source": "https://x.y/z", "content": [{"type": "text", "text": "It says quagga77."}]},
+    {"type": "non_standard", "value": {"type": "thing", "note": "quagga77"}},
+    {"type": "resource", "resource": {"uri": "file:///a", "text": "quagga77"}},
+    {"type": "web_search_tool_result", "content": [{"type": "web_search_result", "title": "quagga77"}]},
+    {"type": "image_url", "image_url": {"url": "https://example.com/quagga77.png"}},
+)
+
+
+class TestEveryKindOfBlockIsSearchableAndReadable:
+    @pytest.mark.parametrize("block", STRUCTURED, ids=lambda block: str(block["type"]))
+    @pytest.mark.parametrize("role", ["human", "tool"])
+    def test_what_a_block_says_is_found_and_read(self, block: dict[str, object], role: str) -> None:
+        """Structured results, text files and blocks of unknown kinds hold facts too; a fold hides them like texts."""
+        message: BaseMessage = HumanMessage([block], id="m")
+        if role == "tool":
+            message = ToolMessage([block], tool_call_id="1", id="m")
+        assert find(HistoryIndex(), "quagga77", [*LOG, message]).startswith(f"- m ({role})")
+        files = MemoryFiles()
+        shown = run(read_history_gen("m", 0, read_log([*LOG, message]), 500), lambda effect: answer(files, effect))
+        assert isinstance(shown, str)
+        assert "quagga77" in shown
+
+    def test_payloads_and_signatures_are_no_words(self) -> None:
+        """An index does not grow by pictures, and no query finds one by its base64."""
+        payload = base64.b64encode(b"\x89PNG" + bytes(range(256)) * 4).decode()
+        blocks: list[dict[str, object]] = [
+            {"type": "image", "base64": payload, "mime_type": "image/png"},
+            {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{payload}"}},
+            {"type": "tool_result", "content": [{"type": "image", "source": {"type": "base64", "data": payload}}]},
+            {"type": "web_search_tool_result", "encrypted_content": payload},
+            {"type": "media", "mime_type": "image/png", "data": b"\x89PNG"},
+        ]
+        for block in blocks:
+            (read,) = blocks_of(HumanMessage([block]))
+            assert len(words_of(read)) < 120

@@ -26,6 +26,7 @@ from refold.core.messages import blocks_of, calls_of, role_of
 from refold.core.paths import clean_path, is_under
 from refold.core.program import Program, arun, run
 from refold.core.refs import Target, Unresolved, resolve, spell
+from refold.core.words import file_text
 from refold.errors import FilesError
 from refold.files import Files, aanswer, answer
 from refold.files.retention import ARTIFACT_FOLDERS
@@ -161,11 +162,13 @@ def _file_gen(path: str, start: int, page: int | None) -> Program[Answer]:
 
 
 def _message_text(message: BaseMessage) -> str:
-    """Everything of a message but its inline media: texts and reasoning verbatim, calls and other blocks as JSON."""
+    """Everything of a message but its inline media: texts, reasoning, text files as they are, others as JSON."""
     lines = [f"({role_of(message)})"]
     for block in blocks_of(message):
         if block.kind in ("text", "reasoning"):
             lines += [block.text] if block.text else []
+        elif (filed := file_text(block)) is not None:
+            lines += [filed]
         elif block.media is None or block.media.data is None:
             lines += [] if block.kind == "call" else [_json(block.raw)]
     lines += [
@@ -182,7 +185,7 @@ def _json(value: object) -> str:
 def _media_of(message: BaseMessage) -> list[str | dict[str, object]]:
     """The inline media of a message, as LangChain's standard blocks; too large ones as a note."""
     found: list[str | dict[str, object]] = []
-    for media in (block.media for block in blocks_of(message)):
+    for media in (block.media for block in blocks_of(message) if file_text(block) is None):
         if media is None or media.data is None:
             continue
         if media.size > _MOST_MEDIA:

@@ -5,11 +5,10 @@ FTS5 over our own terms (`refold.core.terms`), which make Chinese, Japanese and 
 identifiers. The index is a cache in memory; a new process builds it again from the log.
 """
 
-import json
 import sqlite3
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -27,6 +26,7 @@ from refold.core.log import EMPTY_LOG, Log, extend_log, read_log
 from refold.core.messages import REFOLD_KEY, blocks_of, calls_of, role_of
 from refold.core.program import Program, arun, run
 from refold.core.terms import query_terms, terms_of
+from refold.core.words import spoken, words_of
 from refold.errors import FilesError
 from refold.files import Files, aanswer, answer
 
@@ -96,18 +96,20 @@ class HistoryIndex:
             self._log = log
 
     def search(self, query: str, limit: int) -> list[Found]:
-        """The best messages for a query: those with all of its terms first, then those with some, by BM25."""
+        """The best messages for a query: those with all of its terms first, then those with some, by BM25; where there
+        are none, those with words that begin as its terms do."""
         terms = query_terms(query)
         if not terms:
             return []
         quoted = ['"' + term.replace('"', '""') + '"' for term in terms]
         with self._lock:
             ranked: dict[int, None] = {}
-            for joiner in (" AND ", " OR "):
-                if len(ranked) < limit:
+            for wanted, most in (
+                (" AND ".join(quoted), limit), (" OR ".join(quoted), limit), (" OR ".join(f"{q} *" for q in quoted), 1)
+            ):  # fmt: skip
+                if len(ranked) < most:
                     rows = self._terms.execute(
-                        "SELECT rowid FROM term WHERE term MATCH ? ORDER BY rank, rowid DESC LIMIT ?",
-                        (joiner.join(quoted), limit),
+                        "SELECT rowid FROM term WHERE term MATCH ? ORDER BY rank, rowid DESC LIMIT ?", (wanted, limit)
                     )
                     ranked |= dict.fromkeys(row[0] - 1 for row in rows)
             return [self._found(index, query, terms) for index in list(ranked)[:limit]]
@@ -205,8 +207,8 @@ def _text_gen(message: BaseMessage) -> Program[Searchable]:
     """
     if isinstance(message, ToolMessage) and message.name in _RECALL:
         return Searchable(text="")
-    parts = [block.text for block in blocks_of(message) if block.kind in ("text", "reasoning") and block.text]
-    parts += [f"{call.name} {_spoken(call.args)}" for call in calls_of(message) if call.name not in _RECALL]
+    parts = [words for block in blocks_of(message) if (words := words_of(block))]
+    parts += [f"{call.name} {spoken(call.args)}" for call in calls_of(message) if call.name not in _RECALL]
     own = "\n".join(parts)
     marked = message.additional_kwargs.get(REFOLD_KEY)
     if isinstance(marked, dict) and marked.get("kind") == INGESTED:
@@ -217,16 +219,3 @@ def _text_gen(message: BaseMessage) -> Program[Searchable]:
             return Searchable(text=own)  # its stub is still found
         return Searchable(text=f"{own}\n{stored.decode('utf-8', 'replace')}", path=path, offset=len(own) + 1)
     return Searchable(text=own)
-
-
-def _spoken(value: object) -> str:
-    """Arguments as they were meant: JSON would glue the escape of a line end to the word that follows it."""
-    match value:
-        case str():
-            return value
-        case Mapping():
-            return "\n".join(f"{key}: {_spoken(item)}" for key, item in value.items())
-        case Sequence():
-            return "\n".join(_spoken(item) for item in value)
-        case _:
-            return json.dumps(value, default=str)
