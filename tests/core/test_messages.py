@@ -43,6 +43,8 @@ PICTURES = [
     {"inline_data": {"mime_type": "image/png", "data": PNG}},
     {"inlineData": {"mimeType": "image/png", "data": PNG}},
     {"type": "non_standard", "value": {"type": "image", "base64": PNG, "mime_type": "image/png"}},
+    {"image": {"format": "png", "source": {"bytes": base64.b64decode(PNG)}}},
+    {"type": "non_standard", "value": {"image": {"format": "png", "source": {"bytes": PNG}}}},
 ]
 CALL_BLOCKS = [
     {"type": "tool_use", "id": "c", "name": "f", "input": {"a": 1}},
@@ -75,6 +77,9 @@ class TestAPictureIsAPictureInEverySpelling:
         message = HumanMessage(
             [{"type": "image_url", "image_url": {"url": "https://e.com/a.png"}}, {"type": "file", "file_id": "file-1"}]
         )
+        stored = {"document": {"format": "pdf", "name": "a", "source": {"s3Location": {"uri": "s3://b/a.pdf"}}}}
+        (converse,) = blocks_of(HumanMessage([stored]))
+        assert (converse.media.url, converse.media.mime) == ("s3://b/a.pdf", "application/pdf")  # type: ignore[union-attr]
         url, file = blocks_of(message)
         assert (url.media.url, url.media.size) == ("https://e.com/a.png", 0)  # type: ignore[union-attr]
         assert (file.media.file_id, file.media.size) == ("file-1", 0)  # type: ignore[union-attr]

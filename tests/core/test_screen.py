@@ -43,6 +43,7 @@ SPELLINGS: Mapping[str, Callable[[str, str], Mapping[str, object]]] = {
     "responses file": lambda data, mime: {"type": "input_file", "file_data": f"data:{mime};base64,{data}"},
     "gemini": lambda data, mime: {"inline_data": {"mime_type": mime, "data": data}},
     "gemini media": lambda data, mime: {"type": "media", "mime_type": mime, "data": data},
+    "converse": lambda data, mime: {"image": {"format": mime.split("/")[1], "source": {"bytes": data}}},
     "wrapped": lambda data, mime: {
         "type": "non_standard", "value": {"type": "image", "source": {"media_type": mime, "data": data}},
     },

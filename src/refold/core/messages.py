@@ -304,9 +304,12 @@ def _kind(kind: str) -> BlockKind:
 
 
 def _untyped(raw: Mapping[str, object]) -> str:
-    """Gemini parts carry no `type`: the one key that they have says what they are."""
+    """Parts of Gemini and of Bedrock's Converse carry no `type`: the one key that they have says what they are."""
     for key in ("functionCall", "functionResponse", "inline_data", "text"):
         if key in raw:
+            return key
+    for key in ("image", "video", "audio", "document"):
+        if isinstance(inner := raw.get(key), Mapping) and isinstance(inner.get("source"), Mapping):
             return key
     return "inline_data" if "inlineData" in raw else "unknown"
 
@@ -376,6 +379,7 @@ def _reasoning_text(raw: Mapping[str, object]) -> str:
 
 
 def _media(kind: str, raw: Mapping[str, object]) -> Media | None:
+    raw = _flat(kind, raw)
     mime = _string(raw.get("mime_type") or raw.get("media_type") or raw.get("mimeType")) or None
     nested = raw.get("image_url") or raw.get("source") or raw.get("input_audio") or raw.get("file")
     nested = nested or raw.get("video_url") or raw.get("inline_data") or raw.get("inlineData") or raw.get("file_data")
@@ -399,6 +403,29 @@ def _media(kind: str, raw: Mapping[str, object]) -> Media | None:
     return Media(kind=_media_kind(kind, mime), mime=mime, data=data, url=url, file_id=file_id)
 
 
+def _flat(kind: str, raw: Mapping[str, object]) -> Mapping[str, object]:
+    """A part of Bedrock's Converse as the others spell it; any other part as it is.
+
+    `{"image": {"format": "png", "source": {"bytes": ...}}}`, where a source in S3 has a `uri` of its own.
+    """
+    inner = raw.get(kind)
+    source = inner.get("source") if isinstance(inner, Mapping) else None
+    if not isinstance(inner, Mapping) or not isinstance(source, Mapping):
+        return raw
+    form = _string(inner.get("format"))
+    family = "application" if kind == "document" else kind
+    mime = _CONVERSE_TEXT.get(form) or (f"{family}/{form}" if form else None)
+    flat: dict[str, object] = {"type": kind, "mime_type": mime}
+    if "bytes" in source:
+        flat["data"] = source["bytes"]
+    if isinstance(stored := source.get("s3Location"), Mapping):
+        flat["url"] = stored.get("uri")
+    return flat
+
+
+_CONVERSE_TEXT: Final = {"txt": "text/plain", "md": "text/markdown", "csv": "text/csv", "html": "text/html"}
+
+
 def medium_of(part: object) -> Media | None:
     """The medium that one part of a content is, in any spelling; None for anything else.
 
@@ -408,6 +435,7 @@ def medium_of(part: object) -> Media | None:
         return None
     raw = cast("Mapping[str, object]", part)
     kind = str(raw.get("type") or _untyped(raw))
+    raw = _flat(kind, raw)
     source = raw.get("source")
     fields = {**raw, **source} if isinstance(source, Mapping) else raw
     if kind not in _MEDIA or fields.get("type") in ("text", "content"):
