@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -224,6 +225,14 @@ class TestMigrate:
         assert run(["migrate", str(theirs), str(theirs)]) == 2
         assert run(["migrate", str(theirs), str(tmp_path / "new.db"), "--from", "refold"]) == 2
         assert not (tmp_path / "new.db").exists()
+
+    def test_without_the_package_of_the_other_side(
+        self, ours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """The way back needs LangGraph's own saver, and says which package has it."""
+        monkeypatch.setitem(sys.modules, "langgraph.checkpoint.sqlite", None)
+        assert run(["migrate", str(ours), str(tmp_path / "back.db")]) == 2
+        assert "pip install langgraph-checkpoint-sqlite" in " ".join(capsys.readouterr().err.split())
 
     def test_with_the_key_of_the_environment(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Run

@@ -2,6 +2,7 @@
 
 import io
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,14 @@ import pytest
 from langchain_openai import ChatOpenAI
 
 from refold.agent.tools import Permissions
-from refold.checkpoint import SqliteSaver
+from refold.checkpoint import SqliteSaver, postgres
 from refold.cli.main import run
 from refold.cli.terminal.human import Human
 from refold.cli.terminal.loading import load_model
 from refold.cli.terminal.screen import JsonLines
 from refold.cli.terminal.workspace import rules_of
 from refold.errors import ConfigurationError
+from refold.testing import StrictModel
 
 MODELS = Path(__file__).parent / "models_for_run.py"
 Run = Callable[..., tuple[int, str, str]]
@@ -170,6 +172,23 @@ class TestErrors:
         assert (code, out) == (2, "")
         assert err.splitlines()[-1].startswith("error: ")
 
+    def test_an_option_that_cannot_work_leaves_nothing_behind(self, command: Run, tmp_path: Path) -> None:
+        """Neither a database nor its folder is made before every option was looked at."""
+        (tmp_path / "file").write_text("")
+        assert command("x", "--files", "weird://place")[0] == 2
+        code, _, err = command("x", "--db", "file/threads.db")
+        assert (code, err.splitlines()[-1].startswith("error: --db")) == (2, True)
+        assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+    def test_a_database_whose_package_is_not_there(self, command: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+        """One line that says what to install."""
+        monkeypatch.delitem(sys.modules, "refold.checkpoint.postgres.saver", raising=False)
+        monkeypatch.delattr(postgres, "saver", raising=False)
+        monkeypatch.setitem(sys.modules, "psycopg", None)
+        code, out, err = command("x", "--db", "postgresql://127.0.0.1:1/none")
+        assert (code, out) == (2, "")
+        assert err.splitlines()[-1].endswith("refold[postgres]")
+
 
 class TestModels:
     def test_a_name_that_nobody_knows(self) -> None:
@@ -177,6 +196,18 @@ class TestModels:
         for name in ("no-such-model", "nobody:model"):
             with pytest.raises(ConfigurationError, match="--model"):
                 load_model(name, base_url=None, key_variable=None)
+
+    def test_a_module_of_the_working_directory(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A module without a dot reads like a provider; where LangChain knows none of that name, it is the module."""
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr("sys.path", [*sys.path])
+        (tmp_path / "scripted_at_home.py").write_text(MODELS.read_text("utf-8"), "utf-8")
+        model = load_model("scripted_at_home:echo", base_url=None, key_variable=None)
+        assert isinstance(model, StrictModel)
+        with pytest.raises(ConfigurationError, match="has no 'nothing'"):
+            load_model("scripted_at_home:nothing", base_url=None, key_variable=None)
+        with pytest.raises(ConfigurationError, match="write provider:name, module:attribute, or"):
+            load_model("nobody_at_home:echo", base_url=None, key_variable=None)
 
     def test_a_missing_key_is_a_usage_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """What a partner package raises for it is one line here."""

@@ -17,7 +17,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from deepagents.middleware.filesystem import FilesystemMiddleware
 from langchain.agents.middleware.types import AgentMiddleware
 from langchain_core.language_models import BaseChatModel
 
@@ -27,7 +26,13 @@ from refold.agent.setup import Binding
 from refold.agent.window import RepairMode, WindowMiddleware
 from refold.core.meter import Meter
 from refold.core.policy import Policy
+from refold.errors import ConfigurationError
 from refold.files import DeepAgentsFiles
+
+try:
+    from deepagents.middleware.filesystem import FilesystemMiddleware
+except ImportError as error:
+    raise ConfigurationError("refold inside Deep Agents needs deepagents: install refold[deepagents]") from error
 
 if TYPE_CHECKING:
     from deepagents.backends.protocol import BackendProtocol

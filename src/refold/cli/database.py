@@ -48,8 +48,10 @@ def existing(url: str) -> "Database":
     from refold.checkpoint.migrate.databases import look_into
 
     database = look_into(url)
+    if not database.is_postgres and not os.path.exists(url):
+        raise ConfigurationError(f"there is no file {database.name}")
     if not database.kinds:
-        raise ConfigurationError(f"{database.name} holds no checkpoints; is the path right?")
+        raise ConfigurationError(f"{database.name} holds no checkpoints; is it the right database?")
     return database
 
 

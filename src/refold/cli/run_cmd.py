@@ -7,7 +7,7 @@ Exit codes: 0 answered, 8 waits for a person who is not there, 9 a model or tool
 import asyncio
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -182,20 +182,29 @@ def _session(job: _Job, thread: str, *, as_json: bool) -> "Iterator[Session]":
     human = None
     if sys.stdin.isatty() and sys.stderr.isatty():
         human = Human(screen=screen, ask=screen.ask)
+    make_agent = _agent_of(job)
     if not is_postgres(job.database):
-        Path(job.database).parent.mkdir(parents=True, exist_ok=True)
+        _make_folder(Path(job.database).parent)
     with (
         open_saver(job.database, serde_of_environment()) as saver,
         CtrlC() as ctrl_c,
         asyncio.Runner() as runner,
     ):
         yield Session(
-            agent=_agent(job, saver), thread=thread, screen=screen, human=human, resume=_resume(job, thread),
+            agent=make_agent(saver), thread=thread, screen=screen, human=human, resume=_resume(job, thread),
             runner=runner, ctrl_c=ctrl_c,
         )  # fmt: skip
 
 
-def _agent(job: _Job, saver: "BaseCheckpointSaver[str]") -> "Agent":
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError(f"--db: the folder {folder} cannot be made ({error.strerror})") from error
+
+
+def _agent_of(job: _Job) -> "Callable[[BaseCheckpointSaver[str]], Agent]":
+    """Looks at every option before a database is made, so that one that cannot work leaves nothing behind."""
     from refold.agent.create import create_agent
     from refold.cli.settings import load_policy, parse_tokens
     from refold.cli.terminal.loading import load_model, load_tools
@@ -206,16 +215,17 @@ def _agent(job: _Job, saver: "BaseCheckpointSaver[str]") -> "Agent":
         policy = replace(policy, context_limit=parse_tokens(job.window))
     tools = load_tools(job.tools)
     _check_names(job.confirm, tools)
-    return create_agent(
-        load_model(job.model, base_url=job.base_url, key_variable=job.key_variable),
-        tools,
-        system_prompt=_system(job),
-        files=open_place(job.files, job.work),
-        checkpointer=saver,
-        policy=policy,
-        permissions=rules_of(allow=job.allow, ask=job.ask, deny=job.deny),
-        interrupt_on=dict.fromkeys(job.confirm, True) or None,
-    )
+    model = load_model(job.model, base_url=job.base_url, key_variable=job.key_variable)
+    system, files = _system(job), open_place(job.files, job.work)
+    permissions = rules_of(allow=job.allow, ask=job.ask, deny=job.deny)
+
+    def make(saver: "BaseCheckpointSaver[str]") -> "Agent":
+        return create_agent(
+            model, tools, system_prompt=system, files=files, checkpointer=saver, policy=policy,
+            permissions=permissions, interrupt_on=dict.fromkeys(job.confirm, True) or None,
+        )  # fmt: skip
+
+    return make
 
 
 def _check_names(confirm: Sequence[str], own: "Sequence[BaseTool]") -> None:

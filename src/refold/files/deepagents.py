@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from refold.core.paths import clean_path
-from refold.errors import FilesUnavailableError, PathError, RefoldError
+from refold.errors import ConfigurationError, FilesUnavailableError, PathError, RefoldError
 from refold.files.keyed import KeyedFiles
 from refold.files.protocol import FileInfo
 
@@ -26,7 +26,10 @@ class DeepAgentsFiles(KeyedFiles):
     """`Files` on a backend of deepagents: `DeepAgentsFiles(FilesystemBackend(root_dir=..., virtual_mode=True))`."""
 
     def __init__(self, backend: "BackendProtocol") -> None:
-        from deepagents.backends import CompositeBackend, StateBackend, StoreBackend
+        try:
+            from deepagents.backends import CompositeBackend, StateBackend, StoreBackend
+        except ImportError as error:
+            raise ConfigurationError("DeepAgentsFiles needs deepagents: install refold[deepagents]") from error
 
         super().__init__()
         self._backend = backend

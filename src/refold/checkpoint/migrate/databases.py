@@ -115,16 +115,26 @@ def open_target(
         with open_saver(database.url, lossless(serde)) as ours:
             yield ours
     elif database.is_postgres:
-        from langgraph.checkpoint.postgres import PostgresSaver
+        with _package_of("langgraph-checkpoint-postgres"):
+            from langgraph.checkpoint.postgres import PostgresSaver
 
         with PostgresSaver.from_conn_string(database.url) as saver:
             saver.setup()
             saver.serde = lossless(serde)
             yield saver
     else:
-        from langgraph.checkpoint.sqlite import SqliteSaver
+        with _package_of("langgraph-checkpoint-sqlite"):
+            from langgraph.checkpoint.sqlite import SqliteSaver
 
         with closing(sqlite3.connect(database.url, check_same_thread=False)) as connection:
             sqlite_saver = SqliteSaver(connection, serde=lossless(serde))
             sqlite_saver.setup()
             yield sqlite_saver
+
+
+@contextmanager
+def _package_of(name: str) -> Iterator[None]:
+    try:
+        yield
+    except ImportError as error:
+        raise ConfigurationError(f"LangGraph's own savers are not installed: pip install {name}") from error

@@ -33,7 +33,7 @@ _PAGE: Final = 500
 def open_saver(url: str, serde: SerializerProtocol | None = None) -> Iterator[SyncSaver]:
     """The saver of a path or URL, with its tables."""
     if is_postgres(url):
-        from refold.checkpoint.postgres.saver import PostgresSaver
+        from refold.checkpoint import PostgresSaver  # the page that says what is missing
 
         with PostgresSaver.from_conn_string(url, serde=serde) as postgres:
             postgres.setup()

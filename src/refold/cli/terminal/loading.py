@@ -2,7 +2,7 @@
 
 With a base URL a name is the server's own, sent as it is. Otherwise `package.module:attribute` and `file.py:attribute`
 are objects of the user's (a chat model, or a function that makes one), and everything else is a name for LangChain's
-`init_chat_model`.
+`init_chat_model`. Only where that knows no such provider is `module:attribute` a module of the working directory.
 """
 
 import importlib
@@ -48,8 +48,20 @@ def load_model(name: str, *, base_url: str | None, key_variable: str | None) -> 
     try:
         model: BaseChatModel = init_chat_model(name)
     except Exception as error:  # what a partner package raises for a missing key is its own
-        raise ConfigurationError(f"--model {name}: {_first_line(error)}") from error
+        said = _first_line(error)
+        if "infer model provider" in said:  # its advice is on how to call the function, and no use here
+            if _in_working_directory(name):
+                return _own_model(name, load_object(name))
+            said = "no such provider; write provider:name, module:attribute, or the server's own name with --base-url"
+        raise ConfigurationError(f"--model {name}: {said}") from error
     return model
+
+
+def _in_working_directory(name: str) -> bool:
+    module, _, attribute = name.partition(":")
+    return all(map(str.isidentifier, (module, *attribute.split(".")))) and (
+        Path(f"{module}.py").is_file() or Path(module, "__init__.py").is_file()
+    )
 
 
 def load_tools(names: Sequence[str]) -> "list[BaseTool]":
@@ -69,7 +81,7 @@ def load_tools(names: Sequence[str]) -> "list[BaseTool]":
                 except ValueError as error:
                     raise ConfigurationError(f"--tools {name}: {_first_line(error)}") from error
             else:
-                raise ConfigurationError(f"--tools {name}: a {type(item).__name__} is no tool and no function")
+                raise ConfigurationError(f"--tools {name}: it holds {item!r:.80}, which is no tool and no function")
     return tools
 
 
@@ -110,7 +122,7 @@ def _own_model(name: str, found: object) -> "BaseChatModel":
 
     made: object = found() if callable(found) and not isinstance(found, BaseChatModel) else found
     if not isinstance(made, BaseChatModel):
-        raise ConfigurationError(f"--model {name}: a {type(made).__name__} is no LangChain chat model and makes none")
+        raise ConfigurationError(f"--model {name}: {made!r:.80} is no LangChain chat model and makes none")
     return made
 
 
