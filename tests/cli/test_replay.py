@@ -57,9 +57,9 @@ class TestReplay:
         assert sorted(tmp_path.rglob("*")) == before
 
     def test_a_request_that_is_not_valid_is_exit_6(self, tmp_path: Path) -> None:
-        """A recording that begins with the model's words breaks the rules of two providers, whatever refold does."""
+        """A system message that stands before a user's breaks a rule of Anthropic's, whatever refold does."""
         path = tmp_path / "s.json"
-        path.write_text(json.dumps([{"role": "assistant", "content": "welcome"}, *DIALOGUE]))
+        path.write_text(json.dumps([*DIALOGUE, {"role": "system", "content": "new rule"}, *DIALOGUE]))
         assert run(["replay", str(path), "--window", "8k", "--json"]) == 6
 
     def test_a_window_that_cannot_do_is_exit_3(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
