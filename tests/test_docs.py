@@ -23,6 +23,15 @@ def test_the_code_of_the_readme_runs(page: Path, code: str, tmp_path: Path, monk
     exec(compile(code, str(page), "exec"), {"__name__": "readme"})  # the reader's own code, from this repository
 
 
+@pytest.mark.parametrize("name", ["checkpoints", "estimator", "validity"])
+def test_the_code_of_a_page_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Block after block, in the names of those before; files.md and migrate.md have tests of their own."""
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": name}
+    for code in BLOCK.findall((ROOT / "docs" / f"{name}.md").read_text("utf-8")):
+        exec(compile(code, f"{name}.md", "exec"), names)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     """Every relative link of a page names a file of the repository."""
