@@ -201,7 +201,8 @@ def unwrapped(block: Block) -> Mapping[str, object]:
 
 
 def answers_of(message: BaseMessage) -> tuple[str, ...]:
-    """The ids of the calls that a message answers: one for a `ToolMessage`, any number for result blocks of others.
+    """The ids of the calls that a message answers: one for a `ToolMessage`, any number for result blocks of others. A
+    result without an id counts as one with the empty id: servers without ids pair by order.
 
     An AI message answers nothing: results in it are of tools that the provider ran itself.
     """
@@ -209,7 +210,7 @@ def answers_of(message: BaseMessage) -> tuple[str, ...]:
         return (message.tool_call_id,)
     if isinstance(message.content, str) or isinstance(message, AIMessage):
         return ()
-    return tuple(b.call_id for b in blocks_of(message) if b.kind == "answer" and b.call_id is not None)
+    return tuple(b.call_id or "" for b in blocks_of(message) if b.kind == "answer")
 
 
 def awaits_server_result(message: BaseMessage, block: Block) -> bool:
