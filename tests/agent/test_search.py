@@ -62,6 +62,11 @@ class TestAnyScriptIsSearchable:
         exact = [*log, HumanMessage("migrat is a name.", id="exact")]
         assert "- en (" not in find(HistoryIndex(), "migrat", exact)
 
+    def test_the_excerpt_is_where_the_rarest_word_stands(self) -> None:
+        """In a long text that says one word of the query everywhere, what is shown is the place of the other."""
+        lines = "\n".join(f"line {n}: quagga number {n} in the yard" for n in range(900))
+        assert "quagga number 777 in" in find(HistoryIndex(), "quagga 777", [HumanMessage(lines, id="m")])
+
     @given(st.text(max_size=60))
     def test_any_query_is_answered(self, query: str) -> None:
         """No query is an error of the search syntax."""

@@ -14,6 +14,7 @@ from langchain.agents.middleware.types import AgentMiddleware, AgentState, ToolC
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langgraph.types import Command
 
+from refold.agent.sessions import with_files
 from refold.agent.threads import thread_name
 from refold.agent.window import WindowMiddleware
 from refold.core.effects import Report
@@ -21,7 +22,7 @@ from refold.core.ingest import Ingestion, ingest_gen
 from refold.core.passes import Scope
 from refold.core.program import Effect, Program, arun, run
 from refold.errors import ConfigurationError
-from refold.files import aanswer, answer
+from refold.files import aanswer, answer, files_session
 
 ToolResult: TypeAlias = ToolMessage | Command[object]
 
@@ -88,21 +89,25 @@ class OffloadMiddleware(AgentMiddleware[AgentState[object], None, object]):
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], ToolResult]) -> ToolResult:
         """Let the tool run, and its result in."""
         result = handler(request)
-        return run(self._taken_gen(request, result), partial(self._answer, request))
+        with files_session(self._window.files, request.state) as session:
+            taken = run(self._taken_gen(request, result), partial(self._answer, request))
+            return with_files(taken, session.update())
 
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[ToolResult]]
     ) -> ToolResult:
         """Let the tool run, and its result in."""
         result = await handler(request)
-        return await arun(self._taken_gen(request, result), partial(self._aanswer, request))
+        with files_session(self._window.files, request.state) as session:
+            taken = await arun(self._taken_gen(request, result), partial(self._aanswer, request))
+            return with_files(taken, session.update())
 
     def _taken_gen(self, request: ToolCallRequest, result: ToolResult) -> Program[ToolResult]:
         """The result with its messages ingested; every other field of a `Command` stays."""
         if isinstance(result, list):  # several of one tool, which LangGraph lets through
             taken: list[ToolMessage | Command[object]] = []
             for one in result:
-                taken.append(cast("ToolMessage | Command[object]", (yield from self._taken_gen(request, one))))
+                taken.append((yield from self._taken_gen(request, one)))
             return cast("ToolResult", taken)
         if isinstance(result, ToolMessage):
             return cast("ToolMessage", (yield from self._ingested_gen(request, result)))

@@ -28,7 +28,7 @@ from refold.core.program import Program, arun, run
 from refold.core.refs import Target, Unresolved, resolve, spell
 from refold.core.words import file_text
 from refold.errors import FilesError
-from refold.files import Files, aanswer, answer
+from refold.files import Files, aanswer, answer, files_session
 from refold.files.retention import ARTIFACT_FOLDERS
 
 Answer: TypeAlias = str | list[str | dict[str, object]]
@@ -71,10 +71,12 @@ def read_history_tool(files: Files, *, paging: Paging) -> BaseTool:
         return read_history_gen(ref, start, read_log(runtime.state["messages"]), paging.tokens(runtime))
 
     def read(ref: str, runtime: ToolRuntime, start: int = 0) -> Answer:
-        return run(program(ref, start, runtime), partial(answer, files))
+        with files_session(files, runtime.state):
+            return run(program(ref, start, runtime), partial(answer, files))
 
     async def aread(ref: str, runtime: ToolRuntime, start: int = 0) -> Answer:
-        return await arun(program(ref, start, runtime), partial(aanswer, files.asynchronous()))
+        with files_session(files, runtime.state):
+            return await arun(program(ref, start, runtime), partial(aanswer, files.asynchronous()))
 
     return StructuredTool.from_function(read, aread, name=READ_HISTORY, description=_DESCRIPTION)
 

@@ -21,8 +21,9 @@ from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.runtime import Runtime
 
 from refold.agent.telemetry import open_telemetry
-from refold.errors import FilesError
+from refold.errors import ConfigurationError, FilesError
 from refold.files import Collected, Files, Retention, acollect, collect, referenced_paths
+from refold.files.state import lies_in_state
 
 Saver: TypeAlias = BaseCheckpointSaver[Any]
 Savers: TypeAlias = Saver | Sequence[Saver]
@@ -92,6 +93,10 @@ class RetentionMiddleware(AgentMiddleware[AgentState[Any], None, Any]):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__()
+        if any(lies_in_state(files, f"{folder}/x") for folder in retention.folders):
+            raise ConfigurationError(
+                "what is stored in graph state goes with its thread: prune checkpoints instead of giving a retention"
+            )
         self._saver, self._files, self._retention = saver, files, retention
         self._every, self._clock = every, clock
         self._last: float | None = None

@@ -28,7 +28,7 @@ from refold.core.program import Program, arun, run
 from refold.core.terms import query_terms, terms_of
 from refold.core.words import spoken, words_of
 from refold.errors import FilesError
-from refold.files import Files, aanswer, answer
+from refold.files import Files, aanswer, answer, files_session
 
 SEARCH_HISTORY: Final = "search_history"
 _DESCRIPTION = (
@@ -157,10 +157,12 @@ def search_history_tool(files: Files, *, paging: Paging) -> BaseTool:
         )
 
     def find(query: str, runtime: ToolRuntime, limit: int = 8) -> str:
-        return run(program(query, runtime, limit), partial(answer, files))
+        with files_session(files, runtime.state):
+            return run(program(query, runtime, limit), partial(answer, files))
 
     async def afind(query: str, runtime: ToolRuntime, limit: int = 8) -> str:
-        return await arun(program(query, runtime, limit), partial(aanswer, files.asynchronous()))
+        with files_session(files, runtime.state):
+            return await arun(program(query, runtime, limit), partial(aanswer, files.asynchronous()))
 
     return StructuredTool.from_function(find, afind, name=SEARCH_HISTORY, description=_DESCRIPTION)
 
@@ -191,10 +193,13 @@ def search_history_gen(
 
 
 def excerpt(text: str, query: str, terms: Sequence[str]) -> tuple[str, int]:
-    """What stands around the query, or around its first term that is found, on one line, and where that is."""
+    """What stands around the query, or around the rarest of its terms that is found, on one line, and where that is."""
     folded = text.casefold()
-    wanted = [query.strip().casefold(), *sorted(terms, key=len, reverse=True)]
-    at, length = next(((folded.find(w), len(w)) for w in wanted if w and w in folded), (0, 0))
+    whole = query.strip().casefold()
+    if whole not in folded:  # of equally rare terms the longest
+        counted = [(count, -len(term), term) for term in terms if term and (count := folded.count(term))]
+        whole = min(counted)[2] if counted else ""
+    at, length = folded.find(whole), len(whole)
     start, stop = max(0, at - _AROUND), min(len(text), at + length + _AROUND)
     part = " ".join(text[start:stop].split())
     return f"{'…' if start else ''}{part}{'…' if stop < len(text) else ''}", at

@@ -5,6 +5,7 @@ from typing import Annotated, NotRequired, cast
 from langchain.agents.middleware.types import AgentState, PrivateStateAttr
 
 from refold.core.folds import append_folds
+from refold.files import FilesState
 
 
 def reduce_folds(
@@ -21,3 +22,7 @@ class WindowState(AgentState[object]):
     """
 
     folds: NotRequired[Annotated[list[dict[str, object]], PrivateStateAttr, reduce_folds]]
+
+
+class FilesWindowState(WindowState, FilesState):
+    """With the channel of files that live in the state (`StateFiles`)."""

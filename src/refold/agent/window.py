@@ -44,7 +44,7 @@ from refold.agent.recall import Paging, read_history_tool
 from refold.agent.repair import LogRepair
 from refold.agent.search import search_history_tool
 from refold.agent.setup import Binding, Setup
-from refold.agent.state import WindowState
+from refold.agent.state import FilesWindowState, WindowState
 from refold.agent.telemetry import open_telemetry
 from refold.agent.threads import thread_name
 from refold.core.canonical import Json
@@ -56,7 +56,8 @@ from refold.core.program import arun, run
 from refold.core.turn import Outcome, Turn, model_call_gen
 from refold.core.usage import read_usage
 from refold.errors import ConfigurationError
-from refold.files import Files, LocalFiles
+from refold.files import Files, LocalFiles, files_session
+from refold.files.state import FilesSession, uses_state
 
 RepairMode: TypeAlias = Literal["view", "state"]
 """Where a log whose calls and results do not fit together is mended."""
@@ -115,6 +116,8 @@ class WindowMiddleware(AgentMiddleware[WindowState, None, object]):
         if repair not in ("view", "state"):
             raise ConfigurationError(f"repair={repair!r} is not known: take 'view', or 'state' to mend the log itself")
         self._files = files if files is not None else LocalFiles(".refold")
+        if uses_state(self._files):
+            self.state_schema = FilesWindowState
         self._before_fold = before_fold
         self._after_fold = after_fold
         self._log_repair = LogRepair()
@@ -136,17 +139,19 @@ class WindowMiddleware(AgentMiddleware[WindowState, None, object]):
         self, request: Request, handler: Handler
     ) -> ModelResponse[object] | ExtendedModelResponse[object]:
         """Send the fold of the log instead of the log."""
-        turn, edge = self._open(request)
-        outcome = run(model_call_gen(turn), partial(edge.answer, handler=handler))
-        return self._commit(edge, outcome)
+        with files_session(self._files, request.state) as session:
+            turn, edge = self._open(request)
+            outcome = run(model_call_gen(turn), partial(edge.answer, handler=handler))
+            return self._commit(edge, outcome, session)
 
     async def awrap_model_call(
         self, request: Request, handler: AsyncHandler
     ) -> ModelResponse[object] | ExtendedModelResponse[object]:
         """Send the fold of the log instead of the log."""
-        turn, edge = self._open(request)
-        outcome = await arun(model_call_gen(turn), partial(edge.aanswer, handler=handler))
-        return self._commit(edge, outcome)
+        with files_session(self._files, request.state) as session:
+            turn, edge = self._open(request)
+            outcome = await arun(model_call_gen(turn), partial(edge.aanswer, handler=handler))
+            return self._commit(edge, outcome, session)
 
     def wrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], ToolMessage | Command[object]]
@@ -216,7 +221,9 @@ class WindowMiddleware(AgentMiddleware[WindowState, None, object]):
             request, files=self._files, telemetry=self._telemetry, before_fold=self._before_fold, now=self._clock()
         )
 
-    def _commit(self, edge: Edge, outcome: Outcome) -> ModelResponse[object] | ExtendedModelResponse[object]:
+    def _commit(
+        self, edge: Edge, outcome: Outcome, session: FilesSession
+    ) -> ModelResponse[object] | ExtendedModelResponse[object]:
         self.setup.host.put(
             edge.thread, outcome.gauge, self._clock(), budget=outcome.room.messages, vetoed=outcome.vetoed
         )
@@ -226,7 +233,7 @@ class WindowMiddleware(AgentMiddleware[WindowState, None, object]):
         response = marked(
             cast("ModelResponse[object]", outcome.response), used=outcome.gauge.used, budget=outcome.room.messages
         )
-        update = edge.cleared()
+        update = {**edge.cleared(), **session.update()}
         if not outcome.folds and not update:
             return response
         return ExtendedModelResponse(

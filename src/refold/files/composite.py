@@ -54,6 +54,11 @@ class CompositeFiles(ProgramFiles):
         """Every storage, the default first."""
         return (self._default, *self._mounts.values())
 
+    def part(self, path: str) -> tuple[Files, str]:
+        """The storage of a path, and the path in it."""
+        _, files, below = self._route(path)
+        return files, below
+
     def read_gen(self, path: str, start: int, length: int | None) -> Program[bytes]:
         """Ask the storage of the path."""
         if clean_path(path) in self._mounts:

@@ -18,7 +18,7 @@ given, and its `update()` goes into what that hook or tool returns:
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from typing import Annotated, Final, Literal, NotRequired, cast
 
@@ -119,6 +119,15 @@ class StateFiles(KeyedFiles):
         finally:
             self._session.reset(token)
 
+    @contextmanager
+    def outside(self) -> Iterator[None]:
+        """Outside of any session: for a graph that runs inside a tool call, with a state and sessions of its own."""
+        token = self._session.set(None)
+        try:
+            yield
+        finally:
+            self._session.reset(token)
+
     def load(self, path: str) -> bytes | None:
         """The pieces of the file in the session."""
         stored = self._current().files.get(path)
@@ -186,6 +195,27 @@ def files_session(files: Files, state: Mapping[str, object]) -> Iterator[FilesSe
         return
     with found[0].session(state) as session:
         yield session
+
+
+@contextmanager
+def outside_sessions(files: Files) -> Iterator[None]:
+    """Outside of any session of the state storage among some files."""
+    with ExitStack() as stack:
+        for found in _state_files(files):
+            stack.enter_context(found.outside())
+        yield
+
+
+def uses_state(files: Files) -> bool:
+    """Whether some of the files live in graph state."""
+    return any(True for _ in _state_files(files))
+
+
+def lies_in_state(files: Files, path: str) -> bool:
+    """Whether what is stored at a path lives in graph state."""
+    while isinstance(files, CompositeFiles):
+        files, path = files.part(path)
+    return isinstance(files, StateFiles)
 
 
 def _state_files(files: Files) -> Iterator[StateFiles]:

@@ -31,7 +31,7 @@ from refold.core.messages import blocks_of, text_of, with_content
 from refold.core.paths import safe_name
 from refold.core.program import Program, arun, run
 from refold.errors import FilesError
-from refold.files import Files, aanswer, answer
+from refold.files import Files, aanswer, answer, files_session
 
 SEARCH_SUBAGENT: Final = "search_subagent_history"
 READ_SUBAGENT: Final = "read_subagent_history"
@@ -115,18 +115,22 @@ def history_tools(files: Files, paging: Paging) -> Sequence[BaseTool]:
         return (yield from read_history_gen(ref, start, read_log(opened), paging.tokens(runtime)))
 
     def find(history: str, query: str, runtime: ToolRuntime, limit: int = 8) -> Answer:
-        return run(find_gen(history, query, limit, runtime), partial(answer, files))
+        with files_session(files, runtime.state):
+            return run(find_gen(history, query, limit, runtime), partial(answer, files))
 
     async def afind(history: str, query: str, runtime: ToolRuntime, limit: int = 8) -> Answer:
         program = find_gen(history, query, limit, runtime)
-        return await arun(program, partial(aanswer, files.asynchronous()))
+        with files_session(files, runtime.state):
+            return await arun(program, partial(aanswer, files.asynchronous()))
 
     def read(history: str, runtime: ToolRuntime, ref: str = "..", start: int = 0) -> Answer:
-        return run(read_gen(history, ref, start, runtime), partial(answer, files))
+        with files_session(files, runtime.state):
+            return run(read_gen(history, ref, start, runtime), partial(answer, files))
 
     async def aread(history: str, runtime: ToolRuntime, ref: str = "..", start: int = 0) -> Answer:
         program = read_gen(history, ref, start, runtime)
-        return await arun(program, partial(aanswer, files.asynchronous()))
+        with files_session(files, runtime.state):
+            return await arun(program, partial(aanswer, files.asynchronous()))
 
     return (
         StructuredTool.from_function(find, afind, name=SEARCH_SUBAGENT, description=_SEARCH_TEXT),

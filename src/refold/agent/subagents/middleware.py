@@ -31,6 +31,7 @@ from pydantic import BaseModel, Field, WithJsonSchema, create_model
 
 from refold.agent.models import facts_of
 from refold.agent.offload import Thresholds
+from refold.agent.sessions import with_files
 from refold.agent.subagents.building import SubagentDefaults, build_child, init_model
 from refold.agent.subagents.delegate import TASK, Delegation, Ended, RunChild, delegate_gen, task_message
 from refold.agent.subagents.history import history_tools
@@ -42,7 +43,8 @@ from refold.agent.threads import child_thread_name
 from refold.agent.window import WindowMiddleware
 from refold.core.effects import Report
 from refold.core.program import Effect, Program, arun, run
-from refold.files import aanswer, answer
+from refold.files import aanswer, answer, files_session
+from refold.files.state import outside_sessions
 
 
 class SubagentMiddleware(AgentMiddleware[AgentState[object], None, object]):
@@ -87,13 +89,15 @@ class SubagentMiddleware(AgentMiddleware[AgentState[object], None, object]):
             description: str, subagent: str, runtime: ToolRuntime, level: LevelName | None = None
         ) -> Command[object]:
             program = self._task_gen(description, subagent, level, runtime)
-            return run(program, partial(self._answer, runtime))
+            with files_session(self._window.files, runtime.state) as session:
+                return with_files(run(program, partial(self._answer, runtime)), session.update())
 
         async def atask(
             description: str, subagent: str, runtime: ToolRuntime, level: LevelName | None = None
         ) -> Command[object]:
             program = self._task_gen(description, subagent, level, runtime)
-            return await arun(program, partial(self._aanswer, runtime))
+            with files_session(self._window.files, runtime.state) as session:
+                return with_files(await arun(program, partial(self._aanswer, runtime)), session.update())
 
         return StructuredTool.from_function(
             task, atask, name=TASK, description=task_description(specs), args_schema=task_arguments(specs),
@@ -127,7 +131,8 @@ class SubagentMiddleware(AgentMiddleware[AgentState[object], None, object]):
     def _answer(self, runtime: ToolRuntime, effect: Effect[object]) -> object:
         match effect:
             case RunChild():
-                return run_child(effect)
+                with outside_sessions(self._window.files):
+                    return run_child(effect)
             case Report():
                 self._window.report(effect, runtime.stream_writer)
                 return None
@@ -137,7 +142,8 @@ class SubagentMiddleware(AgentMiddleware[AgentState[object], None, object]):
     async def _aanswer(self, runtime: ToolRuntime, effect: Effect[object]) -> object:
         match effect:
             case RunChild():
-                return await arun_child(effect)
+                with outside_sessions(self._window.files):
+                    return await arun_child(effect)
             case Report():
                 self._window.report(effect, runtime.stream_writer)
                 return None

@@ -30,6 +30,7 @@ from refold.agent.subagents.levels import LEVELS, LevelName
 from refold.agent.tools import Permissions
 from refold.core.policy import Policy
 from refold.errors import ConfigurationError
+from refold.files.state import CHANNEL
 
 # LangChain's and LangGraph's own signatures have these parameters open.
 Tool: TypeAlias = BaseTool | Callable[..., Any] | dict[str, Any]
@@ -37,7 +38,7 @@ Middleware: TypeAlias = AgentMiddleware[Any, Any, Any]
 Graph: TypeAlias = PregelProtocol[Any, Any, Any, Any]
 Format: TypeAlias = ResponseFormat[Any] | type[Any] | dict[str, Any]
 
-KEPT_APART: Final = frozenset({"messages", "folds", "pins", "compaction", "structured_response", "jump_to"})
+KEPT_APART: Final = frozenset({"messages", "folds", "pins", "compaction", "structured_response", "jump_to", CHANNEL})
 """State keys that never cross, even where a spec asks for it: each agent's own."""
 
 
