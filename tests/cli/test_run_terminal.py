@@ -101,7 +101,7 @@ class TestTerminal:
         assert "waits for you: Which colour?" in err
         code, shown = on_a_terminal(tmp_path, *options, model="asks", steps=[("answer> ", "blue\n"), (PROMPT, CTRL_D)])
         assert code == 0
-        assert "waits for you: Which colour?" in shown
+        assert "the agent asks: Which colour?" in shown
         assert "You said: blue" in shown
 
 

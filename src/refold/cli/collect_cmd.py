@@ -36,7 +36,10 @@ def collect(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, and remove nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Remove stored originals that no checkpoint of the databases points at: of no thread, fork or namespace."""
+    """Remove stored originals that no checkpoint points at.
+
+    Every thread, fork and namespace of the databases counts. Prune checkpoints first.
+    """
     from refold.agent.retention import live_paths
     from refold.checkpoint.migrate.databases import open_target
     from refold.core.program import run

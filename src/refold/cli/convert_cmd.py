@@ -49,7 +49,10 @@ def convert(
     hide: Annotated[bool, typer.Option("--redact", help="Replace what looks like a secret.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace a target that exists.")] = False,
 ) -> None:
-    """Write a recorded session in refold's own format, and show what was read and what was skipped."""
+    """Write a recorded session in refold's own format.
+
+    Shows what was read and what was skipped.
+    """
     if join and index is not None:
         raise ConfigurationError(
             "--join and --index: the one takes all dialogues, the other takes one; use one of them"

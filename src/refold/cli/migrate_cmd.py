@@ -42,10 +42,11 @@ def migrate(
     passes: Annotated[int, typer.Option("--passes", min=1, help="Passes at most, while others write.")] = 5,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Copy every checkpoint of LangGraph's saver into refold's, or back, and prove each by reading it again.
+    """Copy the checkpoints of LangGraph's saver, or back.
 
-    The source is only read and may be in use. Run it again to copy what is new since, until nothing is. Exit code 5 if
-    a checkpoint does not read back as the source has it.
+    Into a database of refold's, or from one; each is proved by reading it again. The source is only read and may be in
+    use. Run it again to copy what is new since, until nothing is. Exit code 5 if a checkpoint does not read back as
+    the source has it.
     """
     from refold.checkpoint.migrate.databases import look_into
 

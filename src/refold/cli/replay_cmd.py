@@ -52,7 +52,10 @@ def replay(
     index: Annotated[int | None, typer.Option("--index", help="Take this dialogue of the file, from 0.", min=0)] = None,
     join: Annotated[bool, typer.Option("--join", help="Make all dialogues of the file one long session.")] = False,
 ) -> None:
-    """Run a recorded session through a real agent inside a window, with nothing lost, and report."""
+    """Replay a recorded session through a real agent, and report.
+
+    The agent's window is kept inside a limit; no key and no network are needed.
+    """
     job = _job(session, window=window, model=model, policy=policy, index=index, join=join)
     if dry:
         _dry(job, as_json=as_json)

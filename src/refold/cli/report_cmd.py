@@ -42,7 +42,10 @@ def report(
     out: Annotated[Path | None, typer.Option("--out", help="Write an HTML page here.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Report on a thread from its newest checkpoint alone: the window, its folds, and what can be read back."""
+    """Report on a thread, from its newest checkpoint alone.
+
+    What fills its window, what was folded, and what can be read back.
+    """
     from refold.replay.session_page import write_session_page
 
     found = existing(database)

@@ -16,6 +16,6 @@ def stats(
     database: Annotated[str, typer.Argument(help=HELP)],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Count the threads, checkpoints, writes, values and bytes of a database."""
+    """Count threads, checkpoints, values and bytes of a database."""
     with saver_of(database) as saver:
         say("stored", fields_of(saver.stats()), as_json=as_json)

@@ -35,7 +35,10 @@ def threads(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")] = False,
 ) -> None:
-    """List the threads of a database, or print the messages of one, whatever kind of channel it was written with."""
+    """List the threads of a database, or print the messages of one.
+
+    Whatever kind of channel and saver it was written with.
+    """
     from refold.checkpoint.migrate.databases import open_source
 
     found = existing(database)

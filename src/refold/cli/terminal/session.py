@@ -65,7 +65,7 @@ class Session:
         waits = [summary_of(item.value) for item in state.interrupts]
         words = f"thread {self.thread}: {len(messages)} messages, {passes} folds; "
         if waits:
-            words += f"waits for you: {'; '.join(waits)}"
+            words += "waits for you"  # what for is said where it is asked
         else:
             words += "stopped in the middle" if state.tasks else f"last: {_beginning(messages[-1])}"
         self.screen.note(words, **data, waits=waits)
