@@ -72,13 +72,13 @@ def _media_gen(message: ToolMessage, scope: Scope, *, most: int | None) -> Progr
         why = part.damage
         if not part.inline or (why is None and (most is None or len(part.media.data or "") <= most)):
             continue
-        text = yield from _stored_gen(part, why, scope)
+        text = yield from media_reference_gen(part, why, scope)
         if text is not None:
             texts[part.place] = text
     return cast("ToolMessage", with_parts(message, texts))
 
 
-def _stored_gen(part: Part, why: str | None, scope: Scope) -> Program[str | None]:
+def media_reference_gen(part: Part, why: str | None, scope: Scope) -> Program[str | None]:
     """The reference for a medium once its bytes are stored; None where they could not be: then it enters as it came,
     and the window's own screen keeps it from the model where it is damaged."""
     described: Mapping[str, Json] = {"mime": part.media.mime or part.media.kind, "bytes": part.media.size}

@@ -1,5 +1,6 @@
 """An answer takes no more of its caller's window than there is room for, and nothing of it is lost."""
 
+import base64
 import dataclasses
 import json
 from collections.abc import Callable, Sequence
@@ -32,6 +33,7 @@ from refold.core.policy import Policy
 from refold.errors import ConfigurationError, FilesUnavailableError
 from refold.files import MemoryFiles
 from refold.testing import StrictModel
+from refold.testing.samples import PNG
 
 LIMIT = 32_000
 POLICY = Policy(output_reserve=1_000)
@@ -317,3 +319,47 @@ class TestWhatTheAnswerIs:
 
         with pytest.raises(ConfigurationError, match="put out no list of messages"):
             self.run(self.graph(lambda state: {"messages": "words"}, State))
+
+
+PICTURE: dict[str, object] = {"type": "image", "base64": PNG, "mime_type": "image/png"}
+LINK: dict[str, object] = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
+
+
+class TestMediaOfAnAnswer:
+    """What a child shows is never dropped in silence."""
+
+    def answer(self, said: list[Any], files: MemoryFiles) -> ToolMessage:
+        agent = create_agent(
+            model_of(delegates(task("x"))), files=files, checkpointer=InMemorySaver(),
+            subagents=[helper(lambda messages: AIMessage(said))],
+        )  # fmt: skip
+        return results(drive(agent, start()))[0]
+
+    @pytest.mark.parametrize("words", ["", "See the picture."])
+    def test_a_picture_is_a_reference_that_reads_back(self, words: str) -> None:
+        """With words or alone; it is stored once, and the answer is a success."""
+        files = MemoryFiles()
+        result = self.answer([*([{"type": "text", "text": words}] if words else []), PICTURE], files)
+        (stored,) = files.list("/media")
+        assert result.status == "success"
+        assert words in text_of(result)
+        assert stored.path in text_of(result)
+        assert files.read(stored.path) == base64.b64decode(PNG)
+        assert PNG not in str(result.content)
+
+    def test_a_picture_beside_a_long_answer(self) -> None:
+        """The preview, and the reference below it."""
+        files = MemoryFiles()
+        result = self.answer([{"type": "text", "text": long_answer("x", 30_000)}, PICTURE], files)
+        assert result.additional_kwargs[REFOLD_KEY]["path"] in text_of(result)
+        assert files.list("/media")[0].path in text_of(result)
+
+    def test_what_cannot_be_stored_or_is_a_link_comes_as_it_is(self) -> None:
+        """The caller's own window decides what its model is shown."""
+
+        class Full(MemoryFiles):
+            def write(self, path: str, data: bytes, *, mode: str) -> None:  # type: ignore[override]
+                raise FilesUnavailableError("the disk is full")
+
+        result = self.answer([{"type": "text", "text": "See."}, PICTURE, LINK], Full())
+        assert result.content == [{"type": "text", "text": "See."}, PICTURE, LINK]

@@ -20,8 +20,9 @@ from refold.agent.subagents.levels import LevelName, step_bound
 from refold.agent.subagents.specs import AnySubagent, Graph, Subagent
 from refold.agent.subagents.words import child_message, no_answer, unfinished
 from refold.core.canonical import derived_id
-from refold.core.ingest import Ingestion, ingest_gen
-from refold.core.messages import text_of
+from refold.core.ingest import Ingestion, ingest_gen, media_reference_gen
+from refold.core.media_parts import Part, parts_of
+from refold.core.messages import text_of, with_content
 from refold.core.passes import Scope
 from refold.core.program import Effect, Program
 from refold.errors import ConfigurationError
@@ -92,7 +93,8 @@ def delegate_gen(job: Delegation) -> Program[Command[object]]:
         cast("list[BaseMessage]", state["messages"])
     )  # a graph that runs elsewhere puts them out as JSON
     answer = answer_of(state, log, since=str(job.task.id))
-    failed = ended.out_of_steps or not answer
+    media = () if state.get("structured_response") is not None else media_of(log, since=str(job.task.id))
+    failed = ended.out_of_steps or not (answer or media)
     if failed:
         answer = unfinished(spec.name, steps, answer) if ended.out_of_steps else no_answer(spec.name)
     message: BaseMessage = ToolMessage(
@@ -103,6 +105,7 @@ def delegate_gen(job: Delegation) -> Program[Command[object]]:
     )
     if spec.grant_history:
         message = yield from granted_gen(Grant(subagent=spec.name, thread=job.thread, messages=log), message)
+    message = yield from _shown_gen(message, media, job.scope)
     outputs = {key: state[key] for key in spec.outputs if key in state and not _same(state[key], inputs.get(key))}
     return Command(update={"messages": [message], **outputs})
 
@@ -113,9 +116,37 @@ def answer_of(state: State, log: Sequence[BaseMessage], *, since: str) -> str:
     structured = state.get("structured_response")
     if structured is not None:
         return _json(structured)
-    start = next((index for index, message in enumerate(log) if message.id == since), 0)
-    said = (text_of(message).strip() for message in reversed(log[start:]) if isinstance(message, AIMessage))
+    said = (text_of(message).strip() for message in _said(log, since))
     return next((text for text in said if text), "")
+
+
+def media_of(log: Sequence[BaseMessage], *, since: str) -> Sequence[tuple[Part, object]]:
+    """The media of a child's answer, which is the last thing that it said or showed, each with its block."""
+    shown = next((message for message in _said(log, since) if parts_of(message) or text_of(message).strip()), None)
+    return [] if shown is None else [(part, shown.content[int(part.place[0])]) for part in parts_of(shown)]
+
+
+def _said(log: Sequence[BaseMessage], since: str) -> Sequence[AIMessage]:
+    """What a child said after the task, newest first."""
+    start = next((index for index, message in enumerate(log) if message.id == since), 0)
+    return [message for message in reversed(log[start:]) if isinstance(message, AIMessage)]
+
+
+def _shown_gen(message: BaseMessage, media: Sequence[tuple[Part, object]], scope: Scope) -> Program[BaseMessage]:
+    """The result with the media of the answer: as references, since pictures of many children would fill a window; as
+    they are where they cannot be stored, or where nothing reads what was stored."""
+    notes: list[str] = []
+    whole: list[object] = []
+    for part, block in media:
+        text = None
+        if part.inline and scope.file_reader is not None:
+            text = yield from media_reference_gen(part, part.damage, scope)
+        notes += [text] if text is not None else []
+        whole += [block] if text is None else []
+    if not media:
+        return message
+    said = "\n".join(filter(None, [text_of(message), *notes]))
+    return with_content(message, [*([{"type": "text", "text": said}] if said else []), *whole] if whole else said)
 
 
 def _state_of(state: object, spec: AnySubagent) -> State:
