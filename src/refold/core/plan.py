@@ -28,6 +28,8 @@ _LEAST_SUMMARY = 0.05
 """Part of the budget that a summary must free: many small segments cost more than they save, unless all else failed."""
 _STATE_FRAME = 40
 """Tokens of STATE besides what its share of the budget bounds."""
+_LOOK = 0.025
+"""Part of the budget by which a window in the soft zone grows before it is looked at again."""
 _GROWTH_CALLS = 16
 """Calls that the growth of a window is judged by."""
 _SEGMENT_FRAME = 150
@@ -121,6 +123,8 @@ def plan(gauge: Gauge, situation: Situation) -> Plan:
     if zone in ("under", "soft") and (crowded := _uncrowd(gauge, situation, used)) is not None:
         return replace(crowded, zone=zone)
     if zone == "under" and not (lapsed and used > policy.target * situation.budget):
+        return nothing
+    if zone == "soft" and not lapsed and not _is_time_to_look(gauge, situation):
         return nothing
     view = open_view(gauge, situation.scope, waiting=situation.waiting)
     goal = round(policy.target * situation.budget)
@@ -299,6 +303,16 @@ def _pays(gauge: Gauge, situation: Situation, steps: Sequence[Step], *, lapsed: 
     calls = min(policy.expected_calls, (policy.trigger * budget - gauge.used) / growth(gauge))
     deep = policy.write_price * policy.target * budget * saved / ((policy.trigger - policy.target) * budget)
     return saved * calls * policy.read_price + deep > cost
+
+
+def _is_time_to_look(gauge: Gauge, situation: Situation) -> bool:
+    """Whether the window passed another `_LOOK` of the budget since its last request. What could be folded changes
+    little from call to call, and to find it out is the dearest part of a call in the soft zone."""
+    entries = gauge.window.entries
+    last = next((i for i in range(len(entries) - 1, -1, -1) if role_of(entries[i].message) == "ai"), 0)
+    before = gauge.used - gauge.scale * (gauge.sums[-1] - gauge.sums[last])
+    step = _LOOK * situation.budget
+    return gauge.used // step != before // step or before < situation.policy.soft * situation.budget
 
 
 def growth(gauge: Gauge) -> float:
