@@ -1,5 +1,9 @@
 """Messages rebuilt without validation are the messages that LangGraph's serializer gives."""
 
+import gc
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -15,10 +19,13 @@ from langchain_core.messages import (
     SystemMessage,
     ToolMessage,
 )
+from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
+from refold.checkpoint import SqliteSaver
 from refold.checkpoint.lean import NOT_PLAIN, copy_plain, lean_of, mark_of_message, same, signature, thaw
 from refold.checkpoint.serde import Serde
+from refold.errors import CorruptionError
 
 texts = st.text(max_size=30)
 plain = st.recursive(
@@ -196,3 +203,30 @@ class TestSettledMessages:
         if found is not None:
             assert trusted is not None
             assert everything(thaw(trusted[0])) == everything(thaw(found[0]))
+
+
+class TestTheCollectorWaits:
+    """Python's cycle collector is paused while a long list is rebuilt, and only then."""
+
+    @pytest.mark.parametrize("switch", [gc.enable, gc.disable])
+    def test_it_is_left_as_it_was(self, switch: Callable[[], None]) -> None:
+        """After a list is read, and after one could not be, the collector is on or off as it was."""
+        config: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+        log = [HumanMessage(f"message {at}", id=str(at)) for at in range(2_000)]
+        with closing(sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)) as connection:
+            saver = SqliteSaver(connection, cache_bytes=1)
+            checkpoint = empty_checkpoint() | {"channel_values": {"log": log}, "channel_versions": {"log": 1}}
+            saver.put(config, checkpoint, {}, {"log": 1})  # type: ignore[arg-type]
+            switch()
+            expected = gc.isenabled()
+            try:
+                read = saver.get_tuple(config)
+                assert read is not None
+                assert read.checkpoint["channel_values"]["log"] == log
+                assert gc.isenabled() == expected
+                connection.execute("UPDATE refold_blob SET data = x'00' WHERE id = 900")
+                with pytest.raises(CorruptionError):
+                    saver.get_tuple(config)
+                assert gc.isenabled() == expected
+            finally:
+                gc.enable()

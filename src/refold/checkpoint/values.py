@@ -1,6 +1,8 @@
 """From cells to values: which rows are needed, and what they give."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import gc
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from langchain_core.messages import BaseMessage
@@ -15,6 +17,8 @@ from refold.checkpoint.lists import mark_of
 from refold.checkpoint.logs import read_logs_gen
 from refold.checkpoint.serde import MSGPACK
 from refold.core.program import Program
+
+_MANY = 256  # elements: fewer are made in a millisecond or two
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +91,27 @@ def value_of(ctx: Context, pulled: Pulled, cell: Cell, *, remember: bool = False
 
 def _elements(ctx: Context, pulled: Pulled, entries: Sequence[Entry]) -> tuple[list[object], list[Lean | None]]:
     """The elements of a list, each made anew unless it may be shared, and the stored form of those that are lean."""
+    if len(entries) < _MANY:
+        return _make_elements(ctx, pulled, entries)
+    with _collector_paused():
+        return _make_elements(ctx, pulled, entries)
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Python's cycle collector waits while thousands of objects are made of which none is garbage: it would go through
+    them, and all that the application holds, again and again, which is half the time of reading a history. Stays off
+    where it was off, also where another thread is at this."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _make_elements(ctx: Context, pulled: Pulled, entries: Sequence[Entry]) -> tuple[list[object], list[Lean | None]]:
     known = pulled.known if ctx.serde.lean else {}
     made: dict[int, BaseMessage] = {} if pulled.shared is None else pulled.shared
     if ctx.serde.lean:
