@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
-from refold.agent.control import ControlMiddleware, reduce_pins
+from refold.agent.control import ControlMiddleware, reduce_compaction, reduce_pins
 from refold.agent.edge import FoldProposal
 from refold.agent.window import WindowMiddleware
 from refold.core.estimate import estimate_text
@@ -287,3 +287,50 @@ class TestUsage:
         state = agent.invoke({"messages": [HumanMessage("hi")]}, CONFIG)  # type: ignore[attr-defined]
         assert " tokens (" in state["messages"][2].content
         assert "are free" in state["messages"][2].content
+
+
+def together(*calls: AIMessage) -> AIMessage:
+    return AIMessage("", tool_calls=[call for message in calls for call in message.tool_calls])
+
+
+class TestSeveralCallsOfOneMessage:
+    """Calls of one message run side by side, each with the state before all of them."""
+
+    def test_two_requests_are_one_pass(self) -> None:
+        """With what both ask for; a run does not end by it."""
+        rounds = int(0.46 * 19_000 / (estimate_text(look.invoke({"n": 1})) + 60))
+        steps: list[AIMessage | str] = [called("look", n, n=n) for n in range(rounds)]
+        both = (
+            called("compact_conversation", 1, focus="the paths"),
+            called("compact_conversation", 2, focus="the errors"),
+        )
+        steps += [together(*both, called("compact_conversation", 3), called("look", 99, n=99)), "done"]
+        agent, model = agent_of(steps)
+        agent.invoke({"messages": [HumanMessage("collect")]}, CONFIG)  # type: ignore[attr-defined]
+        values = agent.get_state(CONFIG).values  # type: ignore[attr-defined]
+        assert values["compaction"] is None
+        assert len({fold["pass"] for fold in values["folds"] if fold["reason"] == "requested"}) == 1
+        asked = [text_of(request.messages[-1]) for request in model.requests]
+        assert [text for text in asked if "the paths; the errors" in text]
+
+    def test_notes_stay_within_their_budget(self) -> None:
+        """The notes that earlier calls of the message keep are counted, and what they take away is not."""
+        text = "word " * 280  # two of them fit, three do not
+        made = [called("pin", n, name=f"n{n}", text=text) for n in range(3)]
+        made += [called("unpin", 4, name="n0"), called("pin", 5, name="n5", text=text), called("unpin", 6, name="n2")]
+        agent, _ = agent_of([together(*made), "done"])
+        log = agent.invoke({"messages": [HumanMessage("hi")]}, CONFIG)["messages"]  # type: ignore[attr-defined]
+        said = [text_of(message).split(":")[0].split(";")[0] for message in log[2:-1]]
+        assert said == [
+            "Pinned 'n0'", "Pinned 'n1'", "Not pinned", "Unpinned 'n0'.", "Pinned 'n5'", "No note is called 'n2'."
+        ]  # fmt: skip
+        assert sorted(agent.get_state(CONFIG).values["pins"]) == ["n1", "n5"]  # type: ignore[attr-defined]
+
+    def test_the_reducer_is_pure(self) -> None:
+        """None clears, requests join, the same focus is named once."""
+        one, two = {"focus": "a"}, {"focus": "b"}
+        assert reduce_compaction(one, two) == {"focus": "a; b"}
+        assert reduce_compaction(None, one) == one
+        assert reduce_compaction(one, None) is None
+        assert reduce_compaction(one, one) == one
+        assert reduce_compaction({"focus": None}, two) == two

@@ -32,11 +32,21 @@ def reduce_pins(left: dict[str, str] | None, right: dict[str, str | None] | None
     return {name: text for name, text in merged.items() if text is not None}
 
 
+def reduce_compaction(
+    left: dict[str, str | None] | None, right: dict[str, str | None] | None
+) -> dict[str, str | None] | None:
+    """The reducer of the `compaction` channel: None clears it, requests of one step are one request. Pure."""
+    if left is None or right is None:
+        return right
+    wanted = dict.fromkeys(focus for focus in (left.get("focus"), right.get("focus")) if focus)
+    return {"focus": "; ".join(wanted) or None}
+
+
 class ControlState(AgentState[object]):
     """The pinned notes, and the fold pass that was asked for. Private, like the folds."""
 
     pins: NotRequired[Annotated[dict[str, str], PrivateStateAttr, reduce_pins]]
-    compaction: NotRequired[Annotated[dict[str, str | None] | None, PrivateStateAttr]]
+    compaction: NotRequired[Annotated[dict[str, str | None] | None, PrivateStateAttr, reduce_compaction]]
 
 
 class ControlMiddleware(AgentMiddleware[ControlState, None, object]):
@@ -91,9 +101,8 @@ class ControlMiddleware(AgentMiddleware[ControlState, None, object]):
 
     def _pin_tool(self) -> BaseTool:
         def pin(name: str, text: str, runtime: ToolRuntime) -> Command[object]:
-            notes = reduce_pins(cast("dict[str, str]", runtime.state.get("pins") or {}), {name: text})
-            size = sum(estimate_text(f"{title}: {note}") for title, note in notes.items())
             most = self._most_pinned(runtime)
+            size = _size(reduce_pins(_notes(runtime, most), {name: text}))
             if size > most:
                 words = f"Not pinned: all notes would take {size} tokens, over {most}. Shorten or unpin."
                 return Command(update={"messages": [_result(runtime, PIN, words, failed="error")]})
@@ -107,7 +116,7 @@ class ControlMiddleware(AgentMiddleware[ControlState, None, object]):
 
     def _unpin_tool(self) -> BaseTool:
         def unpin(name: str, runtime: ToolRuntime) -> Command[object]:
-            if name not in (runtime.state.get("pins") or {}):
+            if name not in _notes(runtime, self._most_pinned(runtime)):
                 return Command(
                     update={"messages": [_result(runtime, UNPIN, f"No note is called {name!r}.", failed="error")]}
                 )
@@ -126,6 +135,28 @@ class ControlMiddleware(AgentMiddleware[ControlState, None, object]):
         return StructuredTool.from_function(
             usage, name=CONTEXT_USAGE, description="How many tokens of this conversation's window are used and free."
         )
+
+
+def _notes(runtime: ToolRuntime, most: int) -> dict[str, str]:
+    """The notes as a call finds them: those of the state, and what earlier calls of its message do to them, which run
+    beside it."""
+    messages = runtime.state["messages"]
+    notes = cast("dict[str, str]", runtime.state.get("pins") or {})
+    newest = next((message for message in reversed(messages) if isinstance(message, AIMessage)), None)
+    for call in newest.tool_calls if newest is not None else ():
+        if call["id"] == runtime.tool_call_id:
+            break
+        name, text = call["args"].get("name"), call["args"].get("text")
+        if call["name"] == UNPIN and isinstance(name, str):
+            notes = reduce_pins(notes, {name: None})
+        elif call["name"] == PIN and isinstance(name, str) and isinstance(text, str):
+            changed = reduce_pins(notes, {name: text})
+            notes = changed if _size(changed) <= most else notes
+    return notes
+
+
+def _size(notes: dict[str, str]) -> int:
+    return sum(estimate_text(f"{title}: {note}") for title, note in notes.items())
 
 
 def _result(runtime: ToolRuntime, name: str, text: str, *, failed: str = "success") -> ToolMessage:
