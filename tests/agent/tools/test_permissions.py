@@ -11,7 +11,7 @@ from langgraph.prebuilt import ToolNode
 from langgraph.types import Command
 
 from refold.agent.tools import Permissions, Rule, file_tools
-from refold.errors import PathError
+from refold.errors import ConfigurationError, PathError
 from refold.files import MemoryFiles
 from refold.files.retention import ARTIFACT_FOLDERS
 
@@ -70,6 +70,21 @@ def awaited(request: pytest.FixtureRequest) -> bool:
 
 class TestRules:
     """How rules decide."""
+
+    def test_what_is_no_rule_is_refused(self) -> None:
+        """A rule that would silently never hold (a misspelt word, a text in the place of a list) is an error."""
+        unusable: list[dict[str, Any]] = [
+            {"effect": "Deny", "paths": ("/a",)},
+            {"effect": "deny", "paths": "/secrets/**"},
+            {"effect": "deny", "paths": ("/a",), "operations": ("write", "wirte")},
+            {"effect": "deny", "paths": ("/a",), "operations": "write"},
+        ]
+        for fields in unusable:
+            with pytest.raises(ConfigurationError, match="rule"):
+                Rule(**fields)
+        otherwise: Any = "none"
+        with pytest.raises(ConfigurationError, match="otherwise"):
+            Permissions(otherwise=otherwise)
 
     def test_the_first_rule_that_matches_decides(self) -> None:
         """Order matters, operations count, and what no rule names is as `otherwise` says."""

@@ -15,9 +15,10 @@ tool of yours that runs a shell in the same directory knows nothing of them.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, get_args
 
 from refold.core.program import Effect
+from refold.errors import ConfigurationError
 from refold.files.patterns import compile_glob
 from refold.files.retention import ARTIFACT_FOLDERS
 
@@ -27,11 +28,18 @@ Decision: TypeAlias = Literal["allow", "deny", "ask"]
 OPERATIONS: Final[tuple[Operation, ...]] = ("read", "write", "delete")
 
 
+def _check_decision(name: str, value: Decision) -> None:
+    if value not in get_args(Decision):
+        raise ConfigurationError(f"{name} is {value!r}: write one of {', '.join(get_args(Decision))}")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """One line: `effect` for these operations on paths that match one of the globs. Raises `PathError` for a bad glob.
+    """One line: `effect` for these operations on paths that match one of the globs.
 
-    `reason` is told to the model when it is refused, and to the human who is asked.
+    Raises `PathError` for a bad glob, and `ConfigurationError` for an effect or operation that there is not: such a
+    rule would allow in silence what it was to forbid. `reason` is told to the model when it is refused, and to the human
+    who is asked.
     """
 
     effect: Decision
@@ -40,6 +48,12 @@ class Rule:
     reason: str = ""
 
     def __post_init__(self) -> None:
+        _check_decision("the effect of a rule", self.effect)
+        if isinstance(self.paths, str) or isinstance(self.operations, str):
+            raise ConfigurationError("a rule takes lists: paths=('/secrets/**',), operations=('write',)")
+        unknown = [operation for operation in self.operations if operation not in OPERATIONS]
+        if unknown:
+            raise ConfigurationError(f"no operation of a rule is called {unknown[0]!r}: {', '.join(OPERATIONS)}")
         for pattern in self.paths:
             compile_glob(pattern)
 
@@ -68,6 +82,7 @@ class Permissions:
     otherwise: Decision
 
     def __init__(self, *rules: Rule, otherwise: Decision = "allow") -> None:
+        _check_decision("otherwise", otherwise)
         object.__setattr__(self, "rules", rules)
         object.__setattr__(self, "otherwise", otherwise)
 
