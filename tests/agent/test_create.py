@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
@@ -10,6 +11,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from refold.agent.create import create_agent
 from refold.agent.setup import Binding
+from refold.agent.stack import middleware
 from refold.agent.subagents import GENERAL_PURPOSE
 from refold.agent.subagents.building import child_window
 from refold.agent.tools import Permissions, Rule
@@ -96,6 +98,26 @@ class TestEveryPartIsReplaceable:
         """With an error that says what to do."""
         with pytest.raises(ConfigurationError):
             create_agent(script_of(1), files="gopher://nowhere")
+
+    def test_a_url_is_no_file_name(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A checkpointer that nothing answers to is no SQLite file under a folder named like its scheme."""
+        monkeypatch.chdir(tmp_path)
+        for place in ("mysql://app@db/agents", "sqlite:///threads.db"):
+            with pytest.raises(ConfigurationError, match="give the path of a SQLite file"):
+                create_agent(script_of(1), checkpointer=place)
+        assert list(tmp_path.iterdir()) == []
+        create_agent(script_of(1), checkpointer=f"file:{tmp_path}/threads.db")
+        assert (tmp_path / "threads.db").exists()
+
+    def test_a_name_where_an_object_belongs(self) -> None:
+        """It is refused when the agent is built, not at the first fold."""
+        name: Any = "./originals"
+        with pytest.raises(ConfigurationError, match="open_files"):
+            WindowMiddleware(files=name)
+        with pytest.raises(ConfigurationError, match="open_files"):
+            middleware(name)
+        with pytest.raises(ConfigurationError, match="init_chat_model"):
+            WindowMiddleware(summary_model=name)
 
 
 class TestPermissionsAndRecall:

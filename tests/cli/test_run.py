@@ -176,6 +176,7 @@ class TestErrors:
         """Neither a database nor its folder is made before every option was looked at."""
         (tmp_path / "file").write_text("")
         assert command("x", "--files", "weird://place")[0] == 2
+        assert command("x", "--db", "mysql://db/threads")[0] == 2
         code, _, err = command("x", "--db", "file/threads.db")
         assert (code, err.splitlines()[-1].startswith("error: --db")) == (2, True)
         assert [path.name for path in tmp_path.iterdir()] == ["file"]

@@ -37,6 +37,7 @@ from refold.checkpoint.saver import BaseSaver
 from refold.checkpoint.sqlite.saver import connect
 from refold.checkpoint.state import LogState
 from refold.core.policy import Policy
+from refold.errors import ConfigurationError
 from refold.files import Files, LocalFiles, Retention, open_files
 
 # LangChain's own signature has these parameters open; an agent of any state and context must be accepted.
@@ -146,6 +147,12 @@ def _open_saver(place: BaseCheckpointSaver[str] | str | None) -> BaseCheckpointS
         saver = stack.enter_context(PostgresSaver.from_conn_string(place))
         finalize(saver, stack.close)  # the pool lives as long as the saver, hence as the agent
         return saver
-    path = Path(place or f"{HOME}/threads.db")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return SqliteSaver(connect(str(path), timeout=30.0))
+    place = place or f"{HOME}/threads.db"
+    if not place.startswith("file:"):  # SQLite's own URIs
+        if "://" in place:
+            raise ConfigurationError(
+                f"no checkpointer answers to {place.partition('://')[0]}://: give the path of a SQLite file, "
+                "a postgresql:// URL, or a saver"
+            )
+        Path(place).parent.mkdir(parents=True, exist_ok=True)
+    return SqliteSaver(connect(place, timeout=30.0))

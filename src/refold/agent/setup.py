@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import cast
 
 from langchain_core.language_models import BaseChatModel
@@ -26,7 +27,14 @@ from refold.core.passes import Scope
 from refold.core.policy import Policy
 from refold.core.segment import Facts
 from refold.core.turn import Turn
+from refold.errors import ConfigurationError
 from refold.files import Files
+
+
+def refuse_name(argument: str, value: object, advice: str) -> None:
+    """Raises `ConfigurationError` for a path, URL or name where its object belongs: it would fail only hours later."""
+    if isinstance(value, str | Path):
+        raise ConfigurationError(f"{argument}={str(value)!r} is a name: {advice}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -20,6 +20,7 @@ from langchain_core.language_models import BaseChatModel
 from refold.agent.control import ControlMiddleware
 from refold.agent.edge import AfterFold, BeforeFold
 from refold.agent.offload import OffloadMiddleware, Thresholds
+from refold.agent.setup import refuse_name
 from refold.agent.window import RepairMode, WindowMiddleware
 from refold.core.meter import Meter
 from refold.core.policy import Policy
@@ -55,6 +56,7 @@ def middleware(
             eviction).
         control: Whether the model gets `compact_conversation`, `pin`, `unpin` and `context_usage`.
     """
+    refuse_name("files", files, "refold.open_files(...) makes the storage of a path or URL")
     if files is None or isinstance(files, Files):
         window = WindowMiddleware(
             files=files, policy=policy, summary_model=summary_model, fallback_model=fallback_model, meter=meter,

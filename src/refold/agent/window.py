@@ -43,7 +43,7 @@ from refold.agent.occupancy import marked, occupancy_of
 from refold.agent.recall import Paging, read_history_tool
 from refold.agent.repair import LogRepair
 from refold.agent.search import search_history_tool
-from refold.agent.setup import Binding, Setup
+from refold.agent.setup import Binding, Setup, refuse_name
 from refold.agent.state import FilesWindowState, WindowState
 from refold.agent.telemetry import open_telemetry
 from refold.agent.threads import thread_name
@@ -115,6 +115,9 @@ class WindowMiddleware(AgentMiddleware[WindowState, None, object]):
         super().__init__()
         if repair not in ("view", "state"):
             raise ConfigurationError(f"repair={repair!r} is not known: take 'view', or 'state' to mend the log itself")
+        refuse_name("files", files, "refold.open_files(...) makes the storage of a path or URL")
+        for argument, model in (("summary_model", summary_model), ("fallback_model", fallback_model)):
+            refuse_name(argument, model, "langchain's init_chat_model makes a model of it")
         self._files = files if files is not None else LocalFiles(".refold")
         if uses_state(self._files):
             self.state_schema = FilesWindowState

@@ -184,7 +184,7 @@ def _session(job: _Job, thread: str, *, as_json: bool) -> "Iterator[Session]":
         human = Human(screen=screen, ask=screen.ask)
     make_agent = _agent_of(job)
     if not is_postgres(job.database):
-        _make_folder(Path(job.database).parent)
+        _make_folder_of(job.database)
     with (
         open_saver(job.database, serde_of_environment()) as saver,
         CtrlC() as ctrl_c,
@@ -196,7 +196,10 @@ def _session(job: _Job, thread: str, *, as_json: bool) -> "Iterator[Session]":
         )  # fmt: skip
 
 
-def _make_folder(folder: Path) -> None:
+def _make_folder_of(database: str) -> None:
+    if "://" in database:
+        raise ConfigurationError(f"--db: no database answers to {database.partition('://')[0]}://; give a SQLite file")
+    folder = Path(database).parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -38,8 +38,8 @@ class Rule:
     """One line: `effect` for these operations on paths that match one of the globs.
 
     Raises `PathError` for a bad glob, and `ConfigurationError` for an effect or operation that there is not: such a
-    rule would allow in silence what it was to forbid. `reason` is told to the model when it is refused, and to the human
-    who is asked.
+    rule would allow in silence what it was to forbid. `reason` is told to the model when it is refused, and to the
+    human who is asked.
     """
 
     effect: Decision
