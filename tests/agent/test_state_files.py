@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from agents import QUICK, THOUGHT, is_summary_request, work, worker_model
@@ -11,9 +11,11 @@ from langchain.agents import create_agent as create_langchain_agent
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
 
 import refold
 from refold.agent.retention import RetentionMiddleware
+from refold.agent.sessions import with_files
 from refold.checkpoint import SqliteSaver
 from refold.core.messages import REFOLD_KEY, text_of
 from refold.errors import ConfigurationError
@@ -151,6 +153,28 @@ class TestFoldsIntoTheState:
         sizes = [len(state.values.get("refold_files") or ()) for state in agent.get_state_history(CONFIG)]
         assert sizes == sorted(sizes, reverse=True)
         assert (sizes[0], sizes[-1]) == (2, 0)
+
+
+class TestChangesJoinAnyResult:
+    """Of a tool, whatever form its result has."""
+
+    CHANGE: ClassVar[dict[str, object]] = {"refold_files": ["later"]}
+
+    def test_each_form(self) -> None:
+        """Nothing that was there is lost, and changes of files keep their order."""
+        message = ToolMessage("x", tool_call_id="1")
+        assert with_files(message, {}) is message
+        assert with_files(message, self.CHANGE) == Command(update={"messages": [message], "refold_files": ["later"]})
+        own = Command(update={"a": 1, "refold_files": ["first"]}, goto="n")
+        assert with_files(own, self.CHANGE) == Command(update={"a": 1, "refold_files": ["first", "later"]}, goto="n")
+        bare = Command(goto="n")
+        assert with_files(bare, self.CHANGE) == Command(update=self.CHANGE, goto="n")
+        assert with_files([message], self.CHANGE) == [message, Command(update=self.CHANGE)]
+
+    def test_a_command_for_another_graph(self) -> None:
+        """The other graph is not given the files of this one."""
+        away = Command(graph=Command.PARENT, update={"a": 1}, goto="n")
+        assert with_files(away, self.CHANGE) == [away, Command(update=self.CHANGE)]
 
 
 class TestWhatCannotWorkIsRefused:

@@ -15,7 +15,8 @@ Result = TypeVar("Result")
 def with_files(result: Result, update: Mapping[str, object]) -> Result:
     """The result of a tool call with the changes of a session (`FilesSession.update()`); itself where there are none.
 
-    A message becomes a command, a command keeps every other field, a list gets one command more.
+    A message becomes a command, a command keeps every other field, a list gets one command more; so does a command that
+    is for another graph.
     """
     if not update:
         return result
@@ -23,8 +24,10 @@ def with_files(result: Result, update: Mapping[str, object]) -> Result:
     match result:
         case ToolMessage():
             changed = Command(update={"messages": [result], **update})
-        case Command():
+        case Command(graph=None):
             changed = replace(result, update=_merged(result.update, update))
+        case Command():  # it is for another graph, whose files are its own
+            changed = [result, Command(update=dict(update))]
         case list():
             changed = [*result, Command(update=dict(update))]
     return cast("Result", changed)
