@@ -1,4 +1,4 @@
-"""1,000 random kill points across ingestion, folding and model calls: nothing lost, nothing doubled (issue 4, 9.3)."""
+"""1,000 random kill points across ingestion, folding and model calls: nothing lost, nothing doubled."""
 
 import json
 import random

@@ -107,7 +107,7 @@ class TestALongRunStaysInsideItsWindow:
     @BOTH
     @pytest.mark.parametrize("dialect", DIALECTS)
     def test_a_limit_that_no_one_declared_is_learnt(self, dialect: str, is_async: bool) -> None:
-        """Issue 5.6, faults 7 and 9: whatever words the server has for it, the run ends with an answer."""
+        """Faults 7 and 9: whatever words the server has for it, the run ends with an answer."""
         if dialect == "ollama":
             pytest.skip("that server cuts silently; there is no refusal to learn from")
         model, _ = worker_model(14, profile={}, dialect=dialect, limit=3_000)

@@ -153,7 +153,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kill_at", [9, 38, 52])
 def test_killed_and_resumed(kill_at: int, tmp_path: Path, undisturbed: dict[str, Any]) -> None:
-    """Issue 5.4: killed at any point and resumed from SQLite, the thread ends with the same log, and no span whose
+    """Killed at any point and resumed from SQLite, the thread ends with the same log, and no span whose
     summary was stored is summarised again."""
     killed = child(tmp_path, kill_at=kill_at)
     assert killed.returncode == -9, (killed.returncode, killed.stderr[-800:])

@@ -80,7 +80,7 @@ class TestSegmentsAreToldAnew:
 
 
 class TestASummariserThatFails:
-    """Issue 5.5, faults 141 and 142."""
+    """Faults 141 and 142."""
 
     @pytest.mark.parametrize("fault", list(BAD))
     def test_the_run_goes_on_while_it_fits(self, fault: str) -> None:

@@ -377,7 +377,7 @@ class TestExactlyOnce:
     """Law 8."""
 
     def test_a_model_that_fails_after_a_compaction_costs_no_second_summary(self) -> None:
-        """Three failures of the model call, then success: one summariser call (the table of design section 10)."""
+        """Three failures of the model call, then success: one summariser call."""
         here = world(limit=1_500)
         fails = iter([RuntimeError("down"), RuntimeError("down"), RuntimeError("down")])
 

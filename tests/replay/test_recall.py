@@ -1,4 +1,4 @@
-"""Every fact that folds take out of view is found again, on recorded sessions (issue 4, 9.2).
+"""Every fact that folds take out of view is found again, on recorded sessions.
 
 A sample of each session's facts; `python -m benchmarks.endurance.recall` looks for all of them.
 """
