@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-from langchain_core.tools import tool
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.tools import BaseTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from refold.agent.create import create_agent
@@ -162,3 +162,58 @@ class TestPermissionsAndRecall:
         spec = replace(GENERAL_PURPOSE, permissions=self.RULES[0])
         assert child_window(spec, window, spec.permissions).setup.file_reader == "read_history"
         assert child_window(GENERAL_PURPOSE, window).setup.file_reader == "read_file"
+
+
+@tool("read_file")
+def read_nothing(which: str) -> str:
+    """Read one of our own things."""
+    return f"my own {which}"
+
+
+class TestAToolOfTheUsersKeepsItsName:
+    """Nobody's tool is replaced in silence by one of refold's, in the agent or in its subagents."""
+
+    def drive(self, own: BaseTool, *, made: dict[str, object], delegated: bool = False) -> tuple[StrictModel, str]:
+        def script(messages: list[BaseMessage]) -> AIMessage | str:
+            last = messages[-1]
+            if isinstance(last, ToolMessage):
+                return text_of(last)
+            child = "handed this task by another agent" in text_of(messages[0])
+            if delegated and not child:
+                args = {"description": "do", "subagent": "general-purpose"}
+                return AIMessage("", tool_calls=[{"name": "task", "args": args, "id": "t"}])
+            return AIMessage("", tool_calls=[{"name": own.name, "args": made, "id": "c"}])
+
+        model = StrictModel(script=script, limit=9_000)  # type: ignore[arg-type]
+        agent = create_agent(
+            model, [own, search], files=MemoryFiles(), checkpointer=InMemorySaver(), subagents=[GENERAL_PURPOSE]
+        )
+        return model, text_of(agent.invoke({"messages": [HumanMessage("go")]}, CONFIG)["messages"][-1])
+
+    @pytest.mark.parametrize("delegated", [False, True])
+    def test_it_is_the_one_that_is_bound_and_run(self, delegated: bool) -> None:
+        """With its own schema, once."""
+        model, said = self.drive(read_nothing, made={"which": "thing"}, delegated=delegated)
+        assert said == "my own thing"
+        for request in model.requests:
+            bound = [t["function"] for t in request.tools if t["function"]["name"] == "read_file"]  # type: ignore[index]
+            assert [f["description"] for f in bound] == ["Read one of our own things."]
+
+    def test_notes_name_a_reader_that_reads_what_was_stored(self) -> None:
+        """Theirs is not it."""
+        steps = iter([AIMessage("", tool_calls=[{"name": "search", "args": {"n": 1}, "id": "c1"}]), "done"])
+        agent = create_agent(
+            StrictModel(script=lambda messages: next(steps), limit=9_000), [read_nothing, search],
+            files=MemoryFiles(), checkpointer=InMemorySaver(), policy=Policy(context_limit=9_000, output_reserve=500),
+        )  # fmt: skip
+        state = agent.invoke({"messages": [HumanMessage("go")]}, CONFIG)
+        assert "read=read_history" in text_of(state["messages"][2])
+
+    @pytest.mark.parametrize("name", ["read_history", "task", "pin", "compact_conversation"])
+    def test_names_that_cannot_be_shared_are_refused(self, name: str) -> None:
+        """Nothing else could read back what left the window, and two tools of one name cannot both be called."""
+        taken = search.model_copy(update={"name": name})
+        with pytest.raises(ConfigurationError, match="rename yours"):
+            create_agent(
+                script_of(1), [taken], files=MemoryFiles(), checkpointer=InMemorySaver(), subagents=[GENERAL_PURPOSE]
+            )

@@ -29,7 +29,7 @@ from refold.agent.retention import RetentionMiddleware
 from refold.agent.search import search_history_tool
 from refold.agent.setup import Binding
 from refold.agent.subagents import AnySubagent, SubagentDefaults, SubagentMiddleware
-from refold.agent.subagents.building import init_model
+from refold.agent.subagents.building import beside, check_names, init_model, tool_name
 from refold.agent.tools import Permissions, file_tools
 from refold.agent.window import WindowMiddleware
 from refold.checkpoint import SqliteSaver
@@ -76,7 +76,7 @@ def create_agent(
     Args:
         model: A chat model, or a name for `init_chat_model`.
         tools: Your tools. `ls`, `read_file`, `write_file`, `edit_file`, `glob`, `grep`, `delete`, `read_history`,
-            `search_history` and the control tools are there already.
+            `search_history` and the control tools are there already; one of yours with such a name takes its place.
         files: Storage of the agent's files and of artifacts: a `Files`, a path or a URL (`s3://...`, extra `objects`).
             Default: `.refold/files`.
         checkpointer: A saver, a path of a SQLite file, or a `postgresql://` URL (extra `postgres`). Default:
@@ -96,7 +96,8 @@ def create_agent(
     storage = files if isinstance(files, Files) else _open_files(files)
     saver = _open_saver(checkpointer)
     chat = init_model(model)
-    binding = Binding(file_reader="read_file", log_reader=READ_HISTORY).under(permissions)
+    names = frozenset(tool_name(tool) for tool in tools)
+    binding = Binding(file_reader="read_file", log_reader=READ_HISTORY).beside(names).under(permissions)
     window = WindowMiddleware(files=storage, policy=policy, summary_model=init_model(summary_model), binding=binding)
     defaults = SubagentDefaults(
         model=chat, tools=tools, middleware=middleware, interrupt_on=interrupt_on, permissions=permissions,
@@ -106,13 +107,14 @@ def create_agent(
     stack: list[Middleware] = [window, OffloadMiddleware(window), ControlMiddleware(window)]
     if subagents:
         stack.append(SubagentMiddleware(window, subagents, defaults=defaults))
+    check_names(tools, stack)
     if interrupt_on is not None:
         stack.append(HumanInTheLoopMiddleware(interrupt_on=dict(interrupt_on)))
     if retention is not None:
         stack.append(RetentionMiddleware(saver, storage, retention))
     return create_langchain_agent(
         chat,
-        [*tools, *own_tools(storage, permissions, window.paging)],
+        [*tools, *beside(tools, own_tools(storage, permissions, window.paging))],
         system_prompt=system_prompt,
         middleware=[*stack, *middleware],
         response_format=response_format,

@@ -77,6 +77,7 @@ class OffloadMiddleware(AgentMiddleware[AgentState[object], None, object]):
         self, window: WindowMiddleware, *, thresholds: Thresholds | None = None, name: str = "OffloadMiddleware"
     ) -> None:
         super().__init__()
+        self.tools = ()
         self._window = window
         self._thresholds = thresholds or Thresholds()
         self._name = name

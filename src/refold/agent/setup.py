@@ -53,6 +53,11 @@ class Binding:
             search=self.search if self.search in names else None,
         )
 
+    def beside(self, names: frozenset[str]) -> "Binding":
+        """Without those of its tools whose names an agent's own tools take: they read something else."""
+        reader = self.log_reader if self.file_reader in names else self.file_reader
+        return replace(self, file_reader=reader, search=None if self.search in names else self.search)
+
     def under(self, permissions: Permissions | None) -> "Binding":
         """With `read_history` for stored originals where rules of the file tools could keep them from being read back:
         what a note says must work."""

@@ -18,7 +18,7 @@ from langchain_core.tools import BaseTool
 
 from refold.agent.control import ControlMiddleware
 from refold.agent.offload import OffloadMiddleware
-from refold.agent.recall import Paging
+from refold.agent.recall import READ_HISTORY, Paging
 from refold.agent.setup import tool_names
 from refold.agent.subagents.delegate import Child
 from refold.agent.subagents.specs import AnySubagent, CompiledSubagent, Graph, Middleware, Subagent, Tool, check_state
@@ -63,13 +63,16 @@ def build_child(spec: AnySubagent, window: WindowMiddleware, defaults: SubagentD
     return Child(spec=spec, graph=graph)
 
 
-def child_window(spec: Subagent, window: WindowMiddleware, permissions: Permissions | None = None) -> WindowMiddleware:
+def child_window(
+    spec: Subagent, window: WindowMiddleware, permissions: Permissions | None = None, tools: Sequence[Tool] = ()
+) -> WindowMiddleware:
     """The caller's window for a child: its policy and summariser, unless the spec has its own (fault 196), and readers
     that the child's permissions cannot keep from what was stored."""
     policy = spec.policy
     if policy is None and spec.model is not None:  # numbers of the caller's model are not the child's
         policy = replace(window.setup.policy, context_limit=None, output_reserve=None)
-    binding = window.setup.binding.under(permissions)
+    names = frozenset(tool_name(tool) for tool in tools)
+    binding = window.setup.binding.beside(names).under(permissions)
     return window.derived(policy=policy, summary_model=init_model(spec.summary_model), binding=binding)
 
 
@@ -77,8 +80,10 @@ def _build(spec: Subagent, window: WindowMiddleware, defaults: SubagentDefaults)
     model = spec.model if spec.model is not None else defaults.model
     if model is None:
         raise ConfigurationError(f"subagent {spec.name!r} has no model: give it one, or one for all in the defaults")
-    own = child_window(spec, window, spec.permissions if spec.permissions is not None else defaults.permissions)
+    rules = spec.permissions if spec.permissions is not None else defaults.permissions
+    own = child_window(spec, window, rules, _tools(spec, defaults.tools) if defaults.own_tools is not None else ())
     stack: list[Middleware] = [own, OffloadMiddleware(own), ControlMiddleware(own)]
+    check_names(_tools(spec, defaults.tools), stack)
     asked = spec.interrupt_on if spec.interrupt_on is not None else defaults.interrupt_on
     if asked:
         stack.append(HumanInTheLoopMiddleware(interrupt_on=dict(asked)))
@@ -103,7 +108,7 @@ def _own_tools(spec: Subagent, window: WindowMiddleware, defaults: SubagentDefau
             )
         return ()
     rules = spec.permissions if spec.permissions is not None else defaults.permissions
-    return defaults.own_tools(rules, window.paging)
+    return beside(_tools(spec, defaults.tools), defaults.own_tools(rules, window.paging))
 
 
 def _tools(spec: Subagent, known: Sequence[Tool]) -> list[Tool]:
@@ -117,6 +122,28 @@ def _tools(spec: Subagent, known: Sequence[Tool]) -> list[Tool]:
             f"are: {', '.join(named) or 'none'}"
         )
     return [named[tool] if isinstance(tool, str) else tool for tool in spec.tools]
+
+
+def beside(given: Sequence[Tool], own: Sequence[BaseTool]) -> Sequence[BaseTool]:
+    """refold's tools but those whose names the given ones take: a tool of the user's own is never replaced.
+
+    Raises `ConfigurationError` for the name of the tool by which everything that is shown shortened is read back.
+    """
+    names = {tool_name(tool) for tool in given}
+    if READ_HISTORY in names:
+        raise ConfigurationError(
+            f"a tool of yours is called {READ_HISTORY}, as the one that reads back what left the window: rename yours"
+        )
+    return [tool for tool in own if tool.name not in names]
+
+
+def check_names(given: Sequence[Tool], stack: Sequence[Middleware]) -> None:
+    """Raises `ConfigurationError` where a tool of the user's has the name of one that refold's middleware brings."""
+    brought = {tool.name for part in stack for tool in part.tools}
+    if taken := sorted(brought & {tool_name(tool) for tool in given}):
+        raise ConfigurationError(
+            f"tools of yours are called {', '.join(taken)}, as tools that come with refold's middleware: rename yours"
+        )
 
 
 def tool_name(tool: Tool) -> str:
