@@ -74,7 +74,7 @@ def main(folder: Path, kill_at: int, saver_kind: str) -> None:
         deed()
         (folder / "steps").write_text(str(step))
         return "\n".join(
-            f"line {n} of step {step}: built /srv/app/module_{step}_{n}.py" for n in range(20 if step % 4 else 60)
+            f"line {n} of step {step}: built /srv/app/module_{step}_{n}.py" for n in range(20 if step % 4 else 100)
         )
 
     kind: Any = SqliteSaver if saver_kind == "langgraph" else OurSqliteSaver
