@@ -47,6 +47,18 @@ def script_of(rounds: int) -> StrictModel:
 
 
 class TestTheDefaultsWork:
+    async def test_threads_in_postgres_by_url(self, postgres_server: str) -> None:
+        """A `postgresql://` URL is all that it takes, sync and awaited; a second agent goes on with the thread."""
+        policy, config = Policy(context_limit=9_000, output_reserve=500), {"configurable": {"thread_id": "by-url"}}
+        first = create_agent(
+            script_of(6), [search], files=MemoryFiles(), checkpointer=postgres_server, policy=policy
+        )  # fmt: skip
+        first.invoke({"messages": [HumanMessage("go", id="h1")]}, {**config, "recursion_limit": 99})
+        second = create_agent(script_of(0), [search], files=MemoryFiles(), checkpointer=postgres_server, policy=policy)
+        state = await second.ainvoke({"messages": [HumanMessage("more", id="h2")]}, config)
+        assert [m.id for m in state["messages"] if isinstance(m, HumanMessage)] == ["h1", "h2"]
+        assert state["messages"][-1].text == "done"
+
     def test_an_agent_runs_long_and_resumes_in_another_object(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -40,3 +40,20 @@ class TestImpossiblePoliciesAreRefused:
         """Callers that catch ValueError catch it too."""
         with pytest.raises(ValueError):
             Policy(trigger=2)
+
+
+class TestSetsOfNames:
+    """What JSON and people write for a set of names is taken for one."""
+
+    def test_a_list_is_a_set(self) -> None:
+        """A list or tuple of names becomes a frozenset; the policy stays hashable."""
+        policy = Policy(kinds=["summary", "merge"], exclude_tools=("ls",))  # type: ignore[arg-type]
+        assert policy.kinds == frozenset({"summary", "merge"})
+        assert policy.exclude_tools == frozenset({"ls"})
+        assert hash(policy) == hash(Policy(kinds=frozenset({"summary", "merge"}), exclude_tools=frozenset({"ls"})))
+
+    @pytest.mark.parametrize("name", ["kinds", "exclude_tools", "exclude_args"])
+    def test_a_text_is_none(self, name: str) -> None:
+        """A single text would be taken apart into letters."""
+        with pytest.raises(ConfigurationError, match="set of names"):
+            Policy(**{name: "ls"})  # type: ignore[arg-type]

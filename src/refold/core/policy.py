@@ -119,6 +119,11 @@ class Policy:
     """Tokens of one page that a reading tool hands back."""
 
     def __post_init__(self) -> None:
+        for name in _SETS:
+            value = getattr(self, name)
+            if isinstance(value, str) or not all(isinstance(item, str) for item in value):
+                raise ConfigurationError(f"policy {name}={value!r} must be a set of names")
+            object.__setattr__(self, name, frozenset(value))  # a list, as JSON and people write it
         for name in _FRACTIONS:
             value = getattr(self, name)
             if not 0 < value < 1:
@@ -153,6 +158,7 @@ _FRACTIONS = (
     "soft", "trigger", "target", "keep", "min_gain", "summary_share", "quote_share", "facts_share", "state_share",
     "segment_share", "summary_spacing", "media_share",
 )  # fmt: skip
+_SETS = ("kinds", "exclude_tools", "exclude_args")
 _COUNTS = tuple(
     item.name for item in fields(Policy) if item.type in (int, float, "int", "float") and item.name not in _FRACTIONS
 )
