@@ -45,6 +45,7 @@ from refold.checkpoint.spaces import (
     Space,
     address_of,
     find_checkpoint_gen,
+    find_gen,
     find_head_gen,
     find_space_gen,
     fit_space_gen,
@@ -171,14 +172,11 @@ def _read_tip_gen(ctx: Context, address: Address) -> Program[Tip | None]:
 
 
 def _find_tip_gen(ctx: Context, address: Address) -> Program[Tip | None]:
-    space = yield from find_space_gen(address.thread, address.ns)
-    if space is None:
+    found = yield from find_gen(address)
+    if found is None:
         return None
-    if address.checkpoint_id is None:
-        row = yield from find_head_gen(space)
-    else:
-        row = yield from find_checkpoint_gen(space, address.checkpoint_id)
-    if row is None or row.template is None or row.data is None:
+    _, row = found
+    if row.template is None or row.data is None:
         return None
     templates = yield from read_templates_gen(ctx, [row.template])
     return Tip(

@@ -27,9 +27,7 @@ from refold.checkpoint.spaces import (
     CheckpointRow,
     Space,
     address_of,
-    find_checkpoint_gen,
-    find_head_gen,
-    find_space_gen,
+    find_gen,
     read_row,
     unpack_id,
 )
@@ -71,20 +69,8 @@ def get_tuple_gen(ctx: Context, config: RunnableConfig) -> Program[CheckpointTup
     return found if address.checkpoint_id is None else found._replace(config=config)
 
 
-def _find_gen(address: Address) -> Program[tuple[Space, CheckpointRow] | None]:
-    """The checkpoint that an address names, or the head of its space."""
-    space = yield from find_space_gen(address.thread, address.ns)
-    if space is None:
-        return None
-    if address.checkpoint_id is None:
-        row = yield from find_head_gen(space)
-    else:
-        row = yield from find_checkpoint_gen(space, address.checkpoint_id)
-    return None if row is None else (space, row)
-
-
 def _load_one_gen(ctx: Context, address: Address) -> Program[Loaded | None]:
-    found = yield from _find_gen(address)
+    found = yield from find_gen(address)
     if found is None or found[1].state == AWAITED:
         return None
     return (yield from load_gen(ctx, address.thread, address.ns, [found[1]]))
@@ -192,7 +178,7 @@ class _Walk:
 
 
 def _walk_gen(ctx: Context, address: Address, channels: Sequence[str]) -> Program[_Walk | None]:
-    found = yield from _find_gen(address)
+    found = yield from find_gen(address)
     if found is None:
         return None
     space, row = found

@@ -140,6 +140,18 @@ def find_head_gen(space: Space) -> Program[CheckpointRow | None]:
     return None if row is None else read_row(row, space)
 
 
+def find_gen(address: Address) -> Program[tuple[Space, CheckpointRow] | None]:
+    """The checkpoint that an address names, or the head of its space, with the space."""
+    space = yield from find_space_gen(address.thread, address.ns)
+    if space is None:
+        return None
+    if address.checkpoint_id is None:
+        row = yield from find_head_gen(space)
+    else:
+        row = yield from find_checkpoint_gen(space, address.checkpoint_id)
+    return None if row is None else (space, row)
+
+
 def deletion_key(thread: str) -> str:
     """Where it is remembered that a thread was deleted: by hash, so that its name is gone."""
     name = hashlib.blake2b(thread.encode("utf-8", "surrogatepass"), digest_size=16, person=b"refold-deleted")
