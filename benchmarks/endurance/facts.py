@@ -19,7 +19,7 @@ from refold.checkpoint.sqlite.saver import SqliteSaver, connect
 from refold.core.canonical import digest
 from refold.core.facts import FactClass, Presence, extract_facts
 from refold.core.facts.model import Fact
-from refold.core.history import parse_history
+from refold.core.history import parse_contents, parse_history
 from refold.core.messages import calls_of, text_of
 from refold.core.policy import Policy
 from refold.core.project import Window, project
@@ -33,6 +33,8 @@ from refold.replay.transcript import Transcript
 CLASSES = (FactClass.PATH, FactClass.COMMAND, FactClass.URL, FactClass.NUMBER, FactClass.IDENTIFIER)
 LEAST = 8_000
 _PATH = re.compile(r"/(?:history|results|inputs|media)/[^\s\"'()<>\[\]⟦⟧,;|`]+")
+_OURS = re.compile(r"-[0-9a-f]{12}(?:\.md)?$|/media/[0-9a-f]{32}\.\w+$")
+"""Recorded texts name other folders of these names; ours end with a hash."""
 _SEVERAL = re.compile(r"(/(?:history|results|inputs|media)/[^\s{}]*)\{([^{}]*)\}")
 _MORE = re.compile(r"go on with start=(\d+)\]")
 _HIT = re.compile(r"^- (\S+) \(", re.MULTILINE)
@@ -115,13 +117,23 @@ def recalled(transcript: Transcript, folder: Path, *, most: int | None = None) -
     window = project(played.messages, played.folds)
     reader = Reader(played.messages, files)
     words = "\n".join(_words(message) for message in window.messages)
-    paths = sorted(set(_PATH.findall(_spread(words))))
+    paths = _leading_on(sorted(set(_PATH.findall(_spread(words)))), files)
     return Recalled(
         facts=dict(_facts(window, words, paths, reader, most)),
         stubs=len(paths),
         broken=tuple(path for path in paths if not is_whole(path, window, files)),
         unreachable=recall(window, files, page=Policy().read_page).unreachable,
     )
+
+
+def _leading_on(paths: Sequence[str], files: Files) -> list[str]:
+    """Paths, and those of older archives that these begin with, as an agent that reads one goes on to the next."""
+    found = [path for path in paths if _OURS.search(path)]
+    for path in found:  # grows
+        if path.startswith("/history/"):
+            earlier = parse_contents(files.read(path).decode("utf-8", "surrogatepass")).earlier
+            found += [one.path for one in earlier if one.path not in found]
+    return found
 
 
 def _spread(words: str) -> str:
@@ -152,7 +164,7 @@ def _is_archive(text: str, window: Window) -> bool:
     except RefoldError:
         return False
     log = window.log
-    return bool(entries) and all(
+    return bool(entries or parse_contents(text).earlier) and all(
         entry.id in log.positions and entry.body == _body(log.messages[log.positions[entry.id]]) for entry in entries
     )
 
@@ -202,7 +214,12 @@ def _named(paths: Sequence[str], reader: Reader, fact: Fact) -> bool:
 def _says(text: str, fact: Fact) -> bool:
     """Whether a text holds a fact, as it is or as JSON writes it."""
     spelled = (fact.text, json.dumps(fact.text, ensure_ascii=False)[1:-1])
-    return any(one in text for one in spelled) or " ".join(fact.text.split()) in " ".join(text.split())
+    return any(one in text for one in spelled) or _plain(fact.text) in _plain(text)
+
+
+def _plain(text: str) -> str:
+    """A text with its white space, its line ends as JSON and shells write them, and its quotes in one form."""
+    return " ".join(text.replace("\\n", " ").replace('\\"', '"').split())
 
 
 def _words(message: BaseMessage) -> str:
