@@ -47,6 +47,13 @@ def script_of(rounds: int) -> StrictModel:
 
 
 class TestTheDefaultsWork:
+    def test_places_are_paths_too(self, tmp_path: Path) -> None:
+        """A `Path` serves as well as its text, for files and threads."""
+        database = tmp_path / "deep" / "threads.db"
+        agent = create_agent(script_of(0), files=tmp_path / "files", checkpointer=database)
+        agent.invoke({"messages": [HumanMessage("go", id="h1")]}, CONFIG)
+        assert database.exists()
+
     async def test_threads_in_postgres_by_url(self, postgres_server: str) -> None:
         """A `postgresql://` URL is all that it takes, sync and awaited; a second agent goes on with the thread."""
         policy, config = Policy(context_limit=9_000, output_reserve=500), {"configurable": {"thread_id": "by-url"}}

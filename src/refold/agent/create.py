@@ -54,8 +54,8 @@ def create_agent(
     tools: Sequence[Tool] = (),
     *,
     system_prompt: str | SystemMessage | None = None,
-    files: Files | str | None = None,
-    checkpointer: BaseCheckpointSaver[str] | str | None = None,
+    files: Files | str | Path | None = None,
+    checkpointer: BaseCheckpointSaver[str] | str | Path | None = None,
     store: BaseStore | None = None,
     subagents: Sequence[AnySubagent] = (),
     policy: Policy | None = None,
@@ -135,13 +135,14 @@ def own_tools(files: Files, permissions: Permissions | None, paging: Paging) -> 
     ]
 
 
-def _open_files(place: str | None) -> Files:
+def _open_files(place: str | Path | None) -> Files:
     return LocalFiles(f"{HOME}/files") if place is None else open_files(place)
 
 
-def _open_saver(place: BaseCheckpointSaver[str] | str | None) -> BaseCheckpointSaver[str]:
-    if isinstance(place, BaseCheckpointSaver):
-        return place
+def _open_saver(given: BaseCheckpointSaver[str] | str | Path | None) -> BaseCheckpointSaver[str]:
+    if isinstance(given, BaseCheckpointSaver):
+        return given
+    place = str(given) if given is not None else None
     if place is not None and place.startswith(("postgres://", "postgresql://")):
         from refold.checkpoint import PostgresSaver  # an extra
 
