@@ -13,6 +13,7 @@ from typing import Final
 
 from langchain_core.messages import AIMessage
 
+from refold.core.media_parts import parts_of
 from refold.core.meter import Count, Meter, learned_factor
 from refold.core.project import Entry, Window
 from refold.core.usage import read_usage
@@ -28,18 +29,26 @@ Ollama cuts a long prompt silently and reports what was left."""
 class Gauge:
     """A measured window. `used` and `fixed` are tokens as the model counts them, as well as is known.
 
-    `sums[i]` are the estimated tokens of the first `i` entries, `sizes[i]` their bytes; `scale` turns estimates into
-    the model's tokens; `anchor` is (entries, tokens of system, tools and those entries) of the reported request.
+    `sums[i]` are the estimated tokens of the first `i` entries, `sizes[i]` their bytes; `media` are the indexes of
+    entries that hold media; `scale` turns estimates into the model's tokens; `anchor` is (entries, tokens of system,
+    tools and those entries) of the reported request.
     """
 
     window: Window
     meter: Meter
     sums: tuple[int, ...]
     sizes: tuple[int, ...]
+    media: tuple[int, ...]
     system: Count
     tools: Count
     scale: float
     anchor: tuple[int, int] | None
+
+    @property
+    def shown_media(self) -> list[Entry]:
+        """The messages of the log in the window that hold media."""
+        entries = (self.window.entries[index] for index in self.media)
+        return [entry for entry in entries if entry.kind in ("log", "item")]
 
     @property
     def fixed(self) -> int:
@@ -80,10 +89,12 @@ def measure(
     `same_model(message)` says whether a reply came from the model that will be asked now: another model's count is no
     anchor for this one.
     """
-    shared, sums, sizes = 0, [0], [0]
+    shared, sums, sizes, media = 0, [0], [0], list[int]()
     if previous is not None and previous.meter is meter and window.grown_from is previous.window.entries:
         shared = min(window.shared, len(previous.sums) - 1)
         sums, sizes = list(previous.sums[: shared + 1]), list(previous.sizes[: shared + 1])
+        media = [index for index in previous.media if index < shared]
+    media += [i for i, entry in enumerate(window.entries[shared:], shared) if parts_of(entry.message)]
     counts = [meter.count(entry.message) for entry in window.entries[shared:]]
     sums += list(accumulate((count.tokens for count in counts), initial=sums[-1]))[1:]
     sizes += list(accumulate((count.bytes for count in counts), initial=sizes[-1]))[1:]
@@ -94,8 +105,8 @@ def measure(
     elif recorded := [fold.scale for fold in window.folds if fold.scale > 0]:
         scale = recorded[-1]
     return Gauge(
-        window=window, meter=meter, sums=tuple(sums), sizes=tuple(sizes), system=system, tools=tools, scale=scale,
-        anchor=anchor,
+        window=window, meter=meter, sums=tuple(sums), sizes=tuple(sizes), media=tuple(media), system=system,
+        tools=tools, scale=scale, anchor=anchor,
     )  # fmt: skip
 
 

@@ -90,10 +90,8 @@ def _refused_gen(gauge: Gauge, scope: Scope) -> Program[Screened]:
 
 def _with_media(gauge: Gauge) -> Iterator[Entry]:
     """The messages of the log that show a medium. A provider's own compaction item is passed through untouched."""
-    for entry in gauge.window.entries:
-        if entry.kind not in ("log", "item") or isinstance(entry.message.content, str):
-            continue
-        if parts_of(entry.message) and not any(block.kind == "compaction" for block in blocks_of(entry.message)):
+    for entry in gauge.shown_media:
+        if not any(block.kind == "compaction" for block in blocks_of(entry.message)):
             yield entry
 
 

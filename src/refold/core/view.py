@@ -217,7 +217,7 @@ class Crowd:
     def of(cls, gauge: Gauge, *, most: int, share: float, size: int | None) -> Self:
         """Those of a measured window."""
         empty = cls(gauge=gauge, count=0, tokens=0, size=0, most=most, share=share, limit=size)
-        return empty._counting(entry.message for entry in gauge.window.entries if entry.kind in ("log", "item"))
+        return empty._counting(entry.message for entry in gauge.shown_media)
 
     def without(self, view: "View") -> Self:
         """Those that are left after the steps tried on a view."""
