@@ -133,8 +133,7 @@ class OffloadMiddleware(AgentMiddleware[AgentState[object], None, object]):
             message.name or request.tool_call["name"], used=used, budget=budget,
             together=len(newest.tool_calls) if newest is not None else 1,
         )  # fmt: skip
-        reader = self._window.setup.file_reader
-        bound = reader if any(tool.name == reader for tool in request.runtime.tools) else None  # fault 101
+        bound = self._window.setup.bound_file_reader(request.runtime.tools)
         scope = Scope(thread=thread, policy=self._window.setup.policy, file_reader=bound, log_reader=None)
         job = Ingestion(
             message=message, scope=scope, threshold=threshold, media_bytes=self._thresholds.media_bytes

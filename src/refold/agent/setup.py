@@ -123,6 +123,10 @@ class Setup:
         """The tool that reads stored files."""
         return self.binding.file_reader
 
+    def bound_file_reader(self, tools: Sequence[BaseTool]) -> str | None:
+        """The tool that reads stored files, where it is among these; a stub names no other (fault 101)."""
+        return self.file_reader if any(tool.name == self.file_reader for tool in tools) else None
+
     @property
     def reader(self) -> str | None:
         """The tool that reads back what a note stands for."""

@@ -80,6 +80,12 @@ def kind_of(database: "Database", *, wanted: "Kind | None") -> "Kind":
     return wanted if wanted is not None else next(iter(database.kinds))
 
 
+def kind_to_read(database: "Database", *, langgraph: bool) -> "Kind":
+    """The kind of a database that a command reads: refold's where it has both, unless LangGraph's is asked for."""
+    wanted: Kind | None = "langgraph" if langgraph else "refold" if "refold" in database.kinds else None
+    return kind_of(database, wanted=wanted)
+
+
 def moment(age: str, *, now: datetime | None = None) -> datetime:
     """The moment that is `age` ago: 90m, 36h, 30d, 8w."""
     found = _AGE.fullmatch(age.strip())

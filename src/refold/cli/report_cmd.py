@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from refold.cli.database import HELP, existing, kind_of, say, serde_of_environment
+from refold.cli.database import HELP, existing, kind_to_read, say, serde_of_environment
 from refold.cli.heads import head_of
 from refold.cli.settings import parse_tokens
 from refold.errors import ConfigurationError
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
     from refold.agent.report import SessionReport
-    from refold.checkpoint.migrate.databases import Kind
+    from refold.checkpoint.migrate.databases import Database, Kind
     from refold.core.canonical import Json
 
 
@@ -49,8 +49,8 @@ def report(
     from refold.replay.session_page import write_session_page
 
     found = existing(database)
-    kind: Kind = kind_of(found, wanted="langgraph" if langgraph else "refold" if "refold" in found.kinds else None)
-    result = _report(database, kind, thread, channel=channel, files=files, window=window)
+    kind = kind_to_read(found, langgraph=langgraph)
+    result = _report(found, kind, thread, channel=channel, files=files, window=window)
     if out is not None:
         write_session_page(result, thread, out)
     if as_json:
@@ -62,13 +62,13 @@ def report(
 
 
 def _report(
-    database: str, kind: "Kind", thread: str, *, channel: str, files: str | None, window: str | None
+    database: "Database", kind: "Kind", thread: str, *, channel: str, files: str | None, window: str | None
 ) -> "SessionReport":
     from refold.agent.report import SessionReport
-    from refold.checkpoint.migrate.databases import look_into, open_source
+    from refold.checkpoint.migrate.databases import open_source
     from refold.files import open_files
 
-    with open_source(look_into(database), kind, serde_of_environment()) as source:
+    with open_source(database, kind, serde_of_environment()) as source:
         head = head_of(source, thread)
         messages, folds = head.channel(channel), head.channel("folds")
     if not isinstance(messages, list):

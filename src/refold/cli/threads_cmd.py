@@ -10,12 +10,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from refold.cli.database import HELP, existing, kind_of, serde_of_environment
+from refold.cli.database import HELP, existing, kind_to_read, serde_of_environment
 from refold.cli.heads import Thread, head_of, threads_of
 from refold.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from refold.checkpoint.migrate.databases import Kind
     from refold.checkpoint.migrate.saved import Source
 
 
@@ -42,7 +41,7 @@ def threads(
     from refold.checkpoint.migrate.databases import open_source
 
     found = existing(database)
-    kind: Kind = kind_of(found, wanted="langgraph" if langgraph else "refold" if "refold" in found.kinds else None)
+    kind = kind_to_read(found, langgraph=langgraph)
     with open_source(found, kind, serde_of_environment()) as source:
         if thread is not None:
             for line in _messages(source, thread, channel):

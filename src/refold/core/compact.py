@@ -213,9 +213,9 @@ def _finish_gen(gauge: Gauge, made: _Made, folds: Sequence[Fold], result: Gauge)
             "kinds": [str(fold["kind"]) for fold in final],
         },
     )  # fmt: skip
-    spans = [sum(fold["kind"] in SPAN_KINDS for fold in made) for made in (final, [fold.to_json() for fold in folds])]
     whole = bool(proposed) and all(fold["kind"] == "strike" for fold in final)
-    veto = Veto(used=result.used, whole=whole) if whole or spans[0] < spans[1] else None
+    fewer = sum(fold["kind"] in SPAN_KINDS for fold in final) < sum(fold.kind in SPAN_KINDS for fold in folds)
+    veto = Veto(used=result.used, whole=whole) if whole or fewer else None
     return Pass(gauge=result, folds=tuple(final), vetoed=len(final) < len(folds), veto=veto)
 
 

@@ -259,7 +259,7 @@ def _fold(
     enough: Callable[[], bool] | None = None,
 ) -> None:
     """Fold rows by one kind until the view is down to the goal; all that it folds is one step."""
-    if kind not in situation.policy.kinds or kind in situation.deny_kinds:
+    if not _may(situation, kind):
         return
     done: list[tuple[int, Proposal]] = []
     before = view.total
@@ -327,7 +327,7 @@ def growth(gauge: Gauge) -> float:
 
 def _summarise(view: View, situation: Situation, goal: int, steps: list[Step], *, edge: int | None = None) -> None:
     """Summarise the oldest visible rounds, as many as the goal needs, split at the newest human message."""
-    if "summary" not in situation.policy.kinds or "summary" in situation.deny_kinds or not _readable(situation):
+    if not _may(situation, "summary") or not _readable(situation):
         return
     if edge is None:
         edge = keep_from(view, situation.policy.keep, situation.budget)
@@ -344,6 +344,11 @@ def _summarise(view: View, situation: Situation, goal: int, steps: list[Step], *
         if step is not None:
             steps.append(step)
     _merge(view, situation, steps)
+
+
+def _may(situation: Situation, kind: str) -> bool:
+    """Whether a kind of fold is wanted, and did not fail in this pass."""
+    return kind in situation.policy.kinds and kind not in situation.deny_kinds
 
 
 def _readable(situation: Situation) -> bool:
@@ -395,18 +400,14 @@ def _told_anew(view: View, situation: Situation, low: int, expected: int) -> lis
 
     Only those on the same side of the newest human message, which no span swallows.
     """
-    if "merge" not in situation.policy.kinds or "merge" in situation.deny_kinds:
+    if not _may(situation, "merge"):
         return []
     together = sum(segment[3] for segment in view.segments)
     if together + expected <= situation.policy.segment_share * situation.budget:
         return []
-    newest = view.gauge.window.log.newest_human()
-    split = newest is not None and newest < low
-    return [
-        (segment, tokens)
-        for segment, start, _, tokens in view.segments
-        if segment is not None and not (split and start < (newest or 0))
-    ]
+    newest = view.gauge.window.log.newest_human() or 0
+    side = newest if newest < low else 0
+    return [(segment, tokens) for segment, start, _, tokens in view.segments if segment and start >= side]
 
 
 def _swallow(view: View, old: Sequence[tuple[Segment, int]], low: int, high: int, kept: Collection[int]) -> int:
@@ -437,7 +438,7 @@ def _merge(view: View, situation: Situation, steps: list[Step]) -> None:
 
     The newest human message is never inside a merge: only segments on one side of it are merged.
     """
-    if "merge" not in situation.policy.kinds or "merge" in situation.deny_kinds or not view.segments:
+    if not _may(situation, "merge") or not view.segments:
         return
     first, last = _lead(view, view.segments[0][1]), view.segments[-1][2]
     between = sum(row.tokens for row in view.rows if first <= row.index < last)
@@ -492,7 +493,7 @@ def _lead(view: View, start: int) -> int:
 def _release(view: View, situation: Situation, steps: list[Step]) -> None:
     """The request does not fit: merge segments with what an earlier pass kept in and between them, such as rounds whose
     answers might have come."""
-    if "merge" not in situation.policy.kinds or "merge" in situation.deny_kinds or not _readable(situation):
+    if not _may(situation, "merge") or not _readable(situation):
         return
     newest = view.gauge.window.log.newest_human() or 0
     for before in (True, False):

@@ -53,8 +53,7 @@ class AnswerRoom:
         most = self.thresholds.of("task", used=used, budget=budget, together=max(1, calls))
         policy = self.window.setup.policy
         short = replace(policy, preview=min(policy.preview, max(LEAST_PREVIEW, most - REFERENCE)))
-        reader = self.window.setup.file_reader
-        bound = reader if any(tool.name == reader for tool in runtime.tools) else None
+        bound = self.window.setup.bound_file_reader(runtime.tools)
         return Scope(thread=thread, policy=short, file_reader=bound, log_reader=None), most
 
     def _measured(self, state: Mapping[str, object]) -> tuple[int, int]:

@@ -145,7 +145,7 @@ class Session:
         except RefoldError:
             self.screen.finish("failed")
             raise
-        except Exception as error:
+        except Exception as error:  # models and tools raise what they like; the thread is kept, so say how to go on
             self.screen.finish("failed")
             reason = " ".join(str(error).split()) or "no message"
             raise RunFailedError(
