@@ -47,6 +47,8 @@ def grow(store: Store, graph: str, size: int, folder: Path) -> Row:
     """One cell of the growth table: a run, then everything that is read or done to its database."""
     with _target(store, folder, f"{graph}-{size}-{store.name}") as target:
         row = {"graph": graph, "store": store.name, **in_process(measure.grow, store, target, graph, size)}
+        if store.name == "none":
+            return row
         row |= in_process(measure.read, store, target, graph)
         if store.ours:
             row |= in_process(measure.compact, store, target)
@@ -79,18 +81,19 @@ def _target(store: Store, folder: Path, name: str) -> Iterator[str]:
 
 def plan(options: argparse.Namespace, known: dict[str, Store], folder: Path) -> Iterator[tuple[str, Callable[[], Row]]]:
     chosen = [known[name] for name in options.store or known]
+    kept = [store for store in chosen if store.name != "none"]
     if "grow" in options.only:
         for graph in options.graph:
             for size in options.size:
                 for store in chosen:
-                    if store.ours or size <= PEERS_UP_TO:
+                    if store.ours or store.name == "none" or size <= PEERS_UP_TO:
                         yield "grow", lambda s=store, g=graph, n=size: grow(s, g, n, folder)
     if "turns" in options.only:
         for graph in [name for name in options.graph if name in ("plain", "deep")]:
-            for store in chosen:
+            for store in kept:
                 yield "turns", lambda s=store, g=graph: turns(s, g, options.turns, folder)
     if "subagents" in options.only:
-        for store in chosen:
+        for store in kept:
             yield "subagents", lambda s=store: subagents(s, folder, messages=320)
 
 

@@ -78,30 +78,30 @@ def tool_of(traffic: Traffic) -> BaseTool:
     return inspect_source
 
 
-Build = Callable[[ScriptedModel, BaseCheckpointSaver[Any]], Any]
+Build = Callable[[ScriptedModel, BaseCheckpointSaver[Any] | None], Any]
 """Makes a compiled graph of a model and a saver."""
 
 
-def plain(model: ScriptedModel, saver: BaseCheckpointSaver[Any]) -> Any:
+def plain(model: ScriptedModel, saver: BaseCheckpointSaver[Any] | None) -> Any:
     """LangChain's `create_agent`: the messages channel is a plain list with `add_messages`."""
     return create_agent(model, [tool_of(model.traffic)], checkpointer=saver)
 
 
-def log_state(model: ScriptedModel, saver: BaseCheckpointSaver[Any]) -> Any:
+def log_state(model: ScriptedModel, saver: BaseCheckpointSaver[Any] | None) -> Any:
     """`create_agent` with refold's `LogState`: a delta channel."""
     from refold.checkpoint.state import LogState
 
     return create_agent(model, [tool_of(model.traffic)], state_schema=LogState, checkpointer=saver)
 
 
-def deep(model: ScriptedModel, saver: BaseCheckpointSaver[Any]) -> Any:
+def deep(model: ScriptedModel, saver: BaseCheckpointSaver[Any] | None) -> Any:
     """deepagents' agent: a delta channel that copies the list every 50 updates."""
     from deepagents import create_deep_agent
 
     return create_deep_agent(model, [tool_of(model.traffic)], checkpointer=saver)
 
 
-def graph(model: ScriptedModel, saver: BaseCheckpointSaver[Any]) -> Any:
+def graph(model: ScriptedModel, saver: BaseCheckpointSaver[Any] | None) -> Any:
     """A hand-written `StateGraph`: two nodes on `MessagesState`, no middleware."""
     traffic = model.traffic
 
@@ -124,7 +124,7 @@ def graph(model: ScriptedModel, saver: BaseCheckpointSaver[Any]) -> Any:
     return builder.compile(checkpointer=saver)
 
 
-def forked_subagents(model: ScriptedModel, saver: BaseCheckpointSaver[Any], *, steps: int) -> Any:
+def forked_subagents(model: ScriptedModel, saver: BaseCheckpointSaver[Any] | None, *, steps: int) -> Any:
     """A deep agent whose sub-agent continues a copy of its conversation for `steps` calls, then answers."""
     from deepagents import create_deep_agent
 

@@ -59,7 +59,7 @@ def raw_bytes(messages: list[BaseMessage]) -> int:
 @contextmanager
 def _agent(
     store: Store, target: str, build: agents.Build, model: agents.ScriptedModel
-) -> Iterator[tuple[Any, BaseCheckpointSaver[Any]]]:
+) -> Iterator[tuple[Any, BaseCheckpointSaver[Any] | None]]:
     with store.open(target) as saver:
         yield build(model, saver), saver
 

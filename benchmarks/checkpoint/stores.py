@@ -46,7 +46,7 @@ class Store(Protocol):
     name: str
     ours: bool
 
-    def open(self, target: str) -> AbstractContextManager[BaseCheckpointSaver[Any]]: ...
+    def open(self, target: str) -> AbstractContextManager[BaseCheckpointSaver[Any] | None]: ...
 
     def size(self, target: str) -> int:
         """Bytes stored, after what is only waiting to be written is written."""
@@ -54,6 +54,27 @@ class Store(Protocol):
     def new_target(self, folder: Path, name: str) -> str: ...
 
     def drop(self, target: str) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoStore:
+    """No saver: what LangGraph and LangChain take for themselves, which no saver can go below."""
+
+    name: str = "none"
+    ours: bool = False
+
+    @contextmanager
+    def open(self, target: str) -> Iterator[None]:
+        yield None
+
+    def size(self, target: str) -> int:
+        return 0
+
+    def new_target(self, folder: Path, name: str) -> str:
+        return ""
+
+    def drop(self, target: str) -> None:
+        pass
 
 
 def _timed(saver: type) -> Any:
@@ -166,6 +187,7 @@ def postgres_server(folder: Path) -> Iterator[str]:
 
 def stores(server: str | None) -> dict[str, Store]:
     found: list[Store] = [
+        NoStore(),
         SqliteStore(name="langgraph-sqlite", ours=False),
         SqliteStore(name="refold-sqlite", ours=True),
     ]

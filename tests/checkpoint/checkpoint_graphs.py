@@ -11,6 +11,8 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 from langgraph.types import Overwrite, Send
 
+from refold.checkpoint.add_messages import add_messages as add_messages_of_refold
+
 
 def _append(state: Any, writes: Sequence[Any]) -> Any:
     found = list(state or [])
@@ -32,6 +34,10 @@ class State(TypedDict, total=False):
     files: Annotated[dict[str, Any], DeltaChannel(_merge, dict, snapshot_frequency=4)]
     items: Annotated[list[Any], operator.add]
     note: Any
+
+
+class GrowingState(State, total=False):
+    messages: Annotated[list[AnyMessage], add_messages_of_refold]
 
 
 class Script:
@@ -77,6 +83,14 @@ def change(state: State, step: tuple[str, int]) -> dict[str, Any]:
             if old is not None:
                 old.content = long_text(number)
             return {"note": number, "messages": []}
+        case "amend":
+            if old is not None:
+                old.content = long_text(number)
+            return {"messages": [] if old is None else [old, HumanMessage("after an amendment", id=f"m{number}")]}
+        case "redact":
+            for message in messages:
+                message.content = f"redacted {number}"
+            return {"messages": Overwrite(messages)}
         case "overwrite":
             return {"messages": Overwrite([HumanMessage(long_text(number), id=f"o{number}")])}
         case "trail":
@@ -91,10 +105,10 @@ def change(state: State, step: tuple[str, int]) -> dict[str, Any]:
             return {"note": name, "messages": [HumanMessage(long_text(number), id=f"p{number}")], "trail": [number]}
 
 
-def build(script: Script, saver: BaseCheckpointSaver[Any]) -> Any:
+def build(script: Script, saver: BaseCheckpointSaver[Any], state: type[State] = State) -> Any:
     """The graph: `work` takes a step; a "fan" step sends to several tasks that write in parallel."""
 
-    def work(state: State) -> dict[str, Any]:
+    def work(state: Any) -> dict[str, Any]:
         step = script.take()
         script.last = step
         return {} if step is None or step[0] == "fan" else change(state, step)
@@ -103,17 +117,17 @@ def build(script: Script, saver: BaseCheckpointSaver[Any]) -> Any:
         number = task["number"]
         return {"messages": [HumanMessage(long_text(number), id=f"f{number}")], "trail": [number], "items": [number]}
 
-    def route(state: State) -> Any:
+    def route(state: Any) -> Any:
         last = script.last
         if last is not None and last[0] == "fan":
             messages = (state.get("messages") or [])[:2]
             return [Send("fan", {"number": last[1] * 10 + n, "seen": messages}) for n in range(1 + last[1] % 3)]
         return "work" if script.steps else END
 
-    def after(state: State) -> str:
+    def after(state: Any) -> str:
         return "work" if script.steps else END
 
-    graph = StateGraph(State)
+    graph = StateGraph(state)
     graph.add_node("work", work)
     graph.add_node("fan", fan)
     graph.add_edge(START, "work")

@@ -3,19 +3,19 @@
 from typing import Any
 
 import pytest
-from checkpoint_graphs import Script, build
+from checkpoint_graphs import GrowingState, Script, State, build
 from checkpoint_mirror import MirrorSaver, plain, shown
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 
-from refold.checkpoint import SqliteSaver
+from refold.checkpoint import SqliteSaver, lists
 
 STEPS = (
     "say", "call", "nameless", "replace", "remove", "restart", "scribble", "overtype", "overwrite", "trail", "file",
-    "items", "note", "fan",
+    "items", "note", "fan", "amend", "redact",
 )  # fmt: skip
 
 steps = st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 40)), min_size=1, max_size=5)
@@ -26,10 +26,12 @@ turns = st.lists(
 )
 
 
-def play(mirror: BaseCheckpointSaver[Any], script_turns: Any, thread: str, durability: str) -> Any:
+def play(
+    mirror: BaseCheckpointSaver[Any], script_turns: Any, thread: str, durability: str, state: type[State] = State
+) -> Any:
     """Runs, forks from older checkpoints and updates, as told; the graph."""
     script = Script([])
-    graph = build(script, mirror)
+    graph = build(script, mirror, state)
     config: RunnableConfig = {"configurable": {"thread_id": thread}}
     for kind, told, pick in script_turns:
         past = [item.config for item in mirror.list({"configurable": {"thread_id": thread, "checkpoint_ns": ""}})]
@@ -89,6 +91,38 @@ class TestSameAnswers:
             graph = play(mirror, more, "thread", durability)
             compare_everything(mirror, graph, "thread")
             assert second.verify().problems == ()
+
+
+class TestSameAnswersWithOurReducer:
+    @settings(max_examples=12)
+    @given(script=turns, more=turns)
+    def test_for_any_run(self, script: Any, more: Any) -> None:
+        """`add_messages` of refold in the place of LangGraph's, in a run and after a restart."""
+        with SqliteSaver.from_conn_string(":memory:") as first:
+            theirs = InMemorySaver()
+            mirror = MirrorSaver(first, theirs)
+            compare_everything(mirror, play(mirror, script, "thread", "sync", GrowingState), "thread")
+            second = SqliteSaver(first.conn)
+            mirror = MirrorSaver(second, theirs)
+            compare_everything(mirror, play(mirror, more, "thread", "sync", GrowingState), "thread")
+            assert second.verify().problems == ()
+
+    @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(script=turns, more=turns)
+    def test_where_old_messages_are_not_compared(self, script: Any, more: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        """All that a step returns is stored, an edited old message and a whole edited log too, where hardly any message
+        is new enough to be compared without being returned."""
+        monkeypatch.setattr(lists, "NEWEST", 1)
+        careless = {"scribble", "overtype"}
+        first, second = (
+            [(kind, [step for step in steps if step[0] not in careless], pick) for kind, steps, pick in told]
+            for told in (script, more)
+        )
+        with SqliteSaver.from_conn_string(":memory:") as ours:
+            mirror = MirrorSaver(ours, InMemorySaver())
+            play(mirror, first, "thread", "sync", GrowingState)
+            compare_everything(mirror, play(mirror, second, "thread", "sync", GrowingState), "thread")
+            assert ours.verify().problems == ()
 
 
 class TestIntegerVersions:

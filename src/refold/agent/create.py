@@ -35,7 +35,7 @@ from refold.agent.window import WindowMiddleware
 from refold.checkpoint import SqliteSaver
 from refold.checkpoint.saver import BaseSaver
 from refold.checkpoint.sqlite.saver import connect
-from refold.checkpoint.state import LogState
+from refold.checkpoint.state import GrowingState, LogState
 from refold.core.policy import Policy
 from refold.errors import ConfigurationError
 from refold.files import Files, LocalFiles, Retention, open_files
@@ -101,7 +101,7 @@ def create_agent(
     window = WindowMiddleware(files=storage, policy=policy, summary_model=init_model(summary_model), binding=binding)
     defaults = SubagentDefaults(
         model=chat, tools=tools, middleware=middleware, interrupt_on=interrupt_on, permissions=permissions,
-        own_tools=partial(own_tools, storage), state_schema=None if isinstance(saver, BaseSaver) else LogState,
+        own_tools=partial(own_tools, storage), state_schema=GrowingState if isinstance(saver, BaseSaver) else LogState,
         context_schema=context_schema,
     )  # fmt: skip
     stack: list[Middleware] = [window, OffloadMiddleware(window), ControlMiddleware(window)]

@@ -10,6 +10,7 @@ The Postgres savers need the extra `refold[postgres]` and are imported when firs
 
 from typing import TYPE_CHECKING
 
+from refold.checkpoint.add_messages import add_messages
 from refold.checkpoint.sqlite.asaver import AsyncSqliteSaver
 from refold.checkpoint.sqlite.saver import SqliteSaver
 from refold.errors import ConfigurationError
@@ -17,7 +18,7 @@ from refold.errors import ConfigurationError
 if TYPE_CHECKING:
     from refold.checkpoint.postgres.saver import AsyncPostgresSaver, PostgresSaver
 
-__all__ = ["AsyncPostgresSaver", "AsyncSqliteSaver", "PostgresSaver", "SqliteSaver"]
+__all__ = ["AsyncPostgresSaver", "AsyncSqliteSaver", "PostgresSaver", "SqliteSaver", "add_messages"]
 
 
 def __getattr__(name: str) -> object:

@@ -8,7 +8,7 @@ from langchain_core.messages import BaseMessage
 
 from refold.checkpoint.drafts import Context, Draft, every_draft
 from refold.checkpoint.effects import Args, Row, SelectEach, SelectIn, as_bytes
-from refold.checkpoint.lean import Lean, build, lean_of
+from refold.checkpoint.lean import LEAF_BYTES, Lean, is_lean, thaw
 from refold.checkpoint.records import MSGPACK_LEAF, TEMPLATE_TAG, Record, unpack_record
 from refold.checkpoint.seal import CODEC_MASK, COMPOSITE, PACKED, SETTLED, TEMPLATE, ZSTD_1
 from refold.checkpoint.varint import get_uint, put_uint
@@ -16,6 +16,7 @@ from refold.core.program import Program
 from refold.errors import CorruptionError
 
 _SHORT = frozenset({ZSTD_1, ZSTD_1 | SETTLED})
+_LEAF = bytes([MSGPACK_LEAF])
 _RANGE = 256  # blobs in one range
 BlobRow: TypeAlias = tuple[int, int, int | None, bytes | None]
 """(blob, codec, base, data)."""
@@ -133,21 +134,19 @@ class Found:
         read, rows = self._ctx.sealer.leaf_reader(), self.rows
         for blob in dict.fromkeys(blobs):
             _, codec, _, data = rows.get(blob) or self._row(blob)
+            if codec & COMPOSITE:
+                continue
             if codec in _SHORT and data is not None:
                 try:
                     plain = read(data)
                 except zstandard.ZstdError:
                     continue  # opened again on the long way, which says what is wrong
-            elif codec & COMPOSITE:
-                continue
             else:
                 plain = self._plain(blob)
-            if plain and plain[0] == MSGPACK_LEAF:
-                found = lean_of(plain, 1, settled=codec & SETTLED != 0)
-                if found is not None:
-                    form, fields = found
-                    fresh[blob] = form
-                    built[blob] = build(form.cls, fields)
+            if codec & SETTLED or (plain[:LEAF_BYTES] == _LEAF and is_lean(plain, LEAF_BYTES)):
+                message = thaw(plain)
+                if message is not None:
+                    fresh[blob], built[blob] = plain, message
         self._ctx.caches.lean.put_many(fresh)
         return fresh, built
 

@@ -7,12 +7,13 @@ hash it relies on, and compares the parent's row with the one remembered.
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from refold.checkpoint.header import Header, Write
 from refold.checkpoint.lean import Lean
+from refold.checkpoint.message_log import Origin
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -22,10 +23,10 @@ Entry: TypeAlias = int | bytes
 
 
 class Lru(Generic[K, V]):
-    """A bounded mapping that forgets what was not used for longest. Safe to share between threads. A value's cost may
-    not change while it is here."""
+    """A bounded mapping that forgets what was not used for longest. Safe to share between threads. `cost` is of some
+    values together; that of a value may not change while it is here."""
 
-    def __init__(self, limit: int, cost: Callable[[V], int] = lambda _: 1) -> None:
+    def __init__(self, limit: int, cost: Callable[[Collection[V]], int] = len) -> None:
         self._limit = limit
         self._cost = cost
         self._used = 0
@@ -42,17 +43,17 @@ class Lru(Generic[K, V]):
     def put(self, key: K, value: V) -> None:
         with self._lock:
             self._forget(key)
-            self._used += self._cost(value)
+            self._used += self._cost((value,))
             self._items[key] = value
             self._shrink()
 
     def _forget(self, key: K) -> None:
         if key in self._items:
-            self._used -= self._cost(self._items.pop(key))
+            self._used -= self._cost((self._items.pop(key),))
 
     def _shrink(self) -> None:
         while self._used > self._limit and self._items:
-            self._used -= self._cost(self._items.popitem(last=False)[1])
+            self._used -= self._cost((self._items.popitem(last=False)[1],))
 
     def get_many(self, keys: Iterable[K]) -> dict[K, V]:
         """Those of some keys that are there."""
@@ -72,7 +73,7 @@ class Lru(Generic[K, V]):
         with self._lock:
             items = self._items
             added = {key: value for key, value in new.items() if key not in items} if items else new
-            self._used += sum(map(self._cost, added.values()))
+            self._used += self._cost(added.values())
             items.update(added)
             self._shrink()
 
@@ -86,18 +87,59 @@ class Lru(Generic[K, V]):
             self._used = 0
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ListState:
-    """The elements of a log as they were last written or read.
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """What is known of a list's elements, by place: their entries in a log, the live objects, and what each was like
+    (see `lists`): a stored message's own form, until somebody needs to compare it. `objects` and `marks` may be empty.
 
-    `objects` are the live elements, `marks` what each was like (see `lists`): a stored message's own form, until
-    somebody needs to compare it. A longer state of the same log has a
-    shorter one as its prefix. Never changed once made.
+    The lists grow at their ends and never change otherwise, so that states of growing lists share them.
     """
 
-    entries: Sequence[Entry]
-    objects: Sequence[object]
-    marks: Sequence[object]
+    entries: list[Entry]
+    objects: list[object]
+    marks: list[object]
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ListState:
+    """The first `length` elements of a log as they were last written or read. Never changed once made.
+
+    A longer state of the same log has a shorter one as its prefix. What a list that was written was, where it was a
+    `MessageLog`, is `origin`; a list that was read is `source` itself.
+    """
+
+    elements: Elements
+    length: int
+    origin: Origin | None = None
+    source: Sequence[object] | None = None
+
+    def entries(self, length: int) -> Sequence[Entry]:
+        """The entries of so many elements, at most `self.length`."""
+        return self.elements.entries[:length]
+
+    @property
+    def compares(self) -> bool:
+        """Whether it is known what the elements are like, not only where they are stored."""
+        return len(self.elements.objects) >= self.length
+
+    def grown(
+        self,
+        keep: int,
+        entries: Sequence[Entry],
+        objects: Sequence[object],
+        marks: Sequence[object],
+        origin: Origin | None,
+    ) -> "ListState":
+        """With others after the first `keep` elements. Needs `compares`."""
+        known, length = self.elements, keep + len(entries)
+        with known.lock:
+            if len(known.entries) != keep:
+                known = Elements(known.entries[:keep], known.objects[:keep], known.marks[:keep])
+            known.entries.extend(entries)
+            known.objects.extend(objects)
+            known.marks.extend(marks)
+        return ListState(elements=known, length=length, origin=origin)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from refold.checkpoint.caches import Caches
-from refold.checkpoint.lean import lean_of
+from refold.checkpoint.lean import is_lean
 from refold.checkpoint.records import Record, pack_record
 from refold.checkpoint.seal import COMPOSITE, SETTLED, Sealer
 from refold.checkpoint.serde import MSGPACK, Plain, Serde
@@ -42,7 +42,7 @@ class Draft:
         if self.sealed is None:
             plain = pack_record(Record(tag=self.tag, pieces=self.pieces))
             codec, data = sealer.seal(plain, base=None if self.base is None else self.base.data)
-            if self.tag == MSGPACK and lean_of(self.data) is not None:
+            if self.tag == MSGPACK and is_lean(self.data):
                 codec |= SETTLED
             self.sealed = codec, data
         return self.sealed

@@ -5,14 +5,14 @@ langchain-core class whose stored fields have exactly the shapes that the constr
 setting them, in 5-10 us. Anything else (a subclass, an extra field, a tool call in an older spelling, a nested object)
 takes the stock path, so both give equal objects.
 
-`Lean` is such a message as stored: its class and the bytes of its fields. Thawed, it gives a new message each time, so
-no two readers share a mutable part. `Mark` is what a live message was like: its fields, in containers of its own.
+`Lean` is such a message as stored. Thawed, it gives a new message each time, so no two readers share a mutable part.
+`Mark` is what a live message was like: its fields, in containers of its own.
 Comparing a message with its mark tells whether it was edited since: strings are shared and compare by identity, so the
 comparison costs about half a microsecond and no serialisation.
 """
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import ormsgpack
@@ -29,24 +29,39 @@ signature: Final[Callable[[object], Mark]] = cast(
 """A live message in the form of a `Mark`. Raises `AttributeError` for what is no pydantic object."""
 
 
-class Lean(NamedTuple):
-    """A stored message that needs no validation: its class, and its fields in msgpack."""
+Lean: TypeAlias = bytes
+"""A stored message that needs no validation: the record that it is stored as, one byte and its serialized bytes."""
 
-    cls: type[BaseMessage]
-    fields: bytes
-
+LEAF_BYTES: Final = 1
 
 _PYDANTIC = 5  # the ext code that LangGraph's serializer gives a pydantic object: (module, class, fields, method)
 _OPTIONS = ormsgpack.OPT_NON_STR_KEYS
 _CLASSES: Final = (AIMessage, ToolMessage, HumanMessage, SystemMessage)
-_KINDS: Final[Sequence[tuple[type[BaseMessage], bytes, int, tuple[str, ...]]]] = tuple(
-    (cls, prefix, len(prefix), tuple(cls.model_fields))
-    for cls in _CLASSES
-    for prefix in (b"\x94" + ormsgpack.packb(cls.__module__) + ormsgpack.packb(cls.__name__),)
-)
+
+
+class _Kind(NamedTuple):
+    """A class of messages, and how its serialized bytes begin behind the header.
+
+    `fields_set` says that all fields were given. It is one set for all messages of the class: setting a field again
+    adds a name that is there.
+    """
+
+    cls: type[BaseMessage]
+    prefix: bytes
+    size: int
+    names: tuple[str, ...]
+    fields_set: set[str]
+
+
+_PREFIXES: Final = {cls: b"\x94" + ormsgpack.packb(cls.__module__) + ormsgpack.packb(cls.__name__) for cls in _CLASSES}
+_KINDS: Final = {
+    prefix[1]: _Kind(cls, prefix, len(prefix), tuple(cls.model_fields), set(cls.model_fields))
+    for cls, prefix in _PREFIXES.items()
+}
+"""By the byte that says how long the module's name is: it differs for each."""
 _SUFFIX: Final = ormsgpack.packb("model_validate_json")
 _SUFFIX_SIZE: Final = len(_SUFFIX)
-_HEADERS: Final = {b"\xc7": 3, b"\xc8": 4, b"\xc9": 6}  # msgpack's ext 8, 16 and 32: bytes before the payload
+_HEADERS: Final = {0xC7: 3, 0xC8: 4, 0xC9: 6}  # msgpack's ext 8, 16 and 32: bytes before the payload
 _CALL_KEYS: Final = {"name", "args", "id", "type"}
 _USAGE_COUNTS: Final = ("input_tokens", "output_tokens", "total_tokens")
 _USAGE_DETAILS: Final[Mapping[str, frozenset[str]]] = {
@@ -54,53 +69,55 @@ _USAGE_DETAILS: Final[Mapping[str, frozenset[str]]] = {
     "output_token_details": frozenset({"audio", "reasoning"}),
 }
 _new: Final[Callable[[type[BaseMessage]], BaseMessage]] = object.__new__
-_set = object.__setattr__
 # The slots of pydantic's instances, written as pydantic's own `model_construct` does, without looking each up by name.
+_set_fields = BaseModel.__dict__["__dict__"].__set__
 _set_fields_set = BaseModel.__dict__["__pydantic_fields_set__"].__set__
 _set_extra = BaseModel.__dict__["__pydantic_extra__"].__set__
 _set_private = BaseModel.__dict__["__pydantic_private__"].__set__
 
 
-def lean_of(data: bytes, at: int = 0, *, settled: bool = False) -> tuple[Lean, Fields] | None:
-    """The message in serialized bytes (from a position on) with its fields, or None where only the stock path is sure
-    to be right. `settled`: the values were looked at when the message was stored."""
-    head = _HEADERS.get(data[at : at + 1])
-    if head is None or not data.endswith(_SUFFIX):
-        return None
-    start = at + head
-    if data[start - 1] != _PYDANTIC:
-        return None
-    for cls, prefix, size, names in _KINDS:
-        if data.startswith(prefix, start):
-            fields_bytes = data[start + size : -_SUFFIX_SIZE]
-            try:  # without a hook, an object in the fields (for the stock path to rebuild) raises as damage does
-                fields = ormsgpack.unpackb(fields_bytes, option=_OPTIONS)
-            except ValueError:
-                return None
-            if type(fields) is dict and tuple(fields) == names and (settled or _is_settled(cls, fields)):
-                return Lean(cls, fields_bytes), fields
+def is_lean(data: bytes, at: int = 0) -> bool:
+    """Whether serialized bytes (from a position on) are of a message that `thaw` gives as the stock path does. Looked
+    at when a message is stored, and when one is read that was stored before that was noted."""
+    try:
+        start = at + _HEADERS[data[at]]
+        kind = _KINDS[data[start + 1]]
+        if data[start - 1] != _PYDANTIC or not data.startswith(kind.prefix, start) or not data.endswith(_SUFFIX):
+            return False
+        # Without a hook, an object in the fields (for the stock path to rebuild) raises as damage does.
+        fields = ormsgpack.unpackb(data[start + kind.size : -_SUFFIX_SIZE], option=_OPTIONS)
+    except (KeyError, IndexError, ValueError):
+        return False
+    return type(fields) is dict and tuple(fields) == kind.names and _is_settled(kind.cls, fields)
+
+
+def thaw(data: bytes, at: int = LEAF_BYTES) -> BaseMessage | None:
+    """A new message of bytes that are lean, which shares no container with any other. None for damaged bytes.
+
+    Reading a thread is mostly this.
+    """
+    try:
+        start = at + _HEADERS[data[at]]
+        cls, prefix, size, names, fields_set = _KINDS[data[start + 1]]
+        if not data.startswith(prefix, start):
             return None
-    return None
-
-
-def thaw(lean: Lean) -> BaseMessage:
-    """A new message that shares no container with any other."""
-    return build(lean.cls, ormsgpack.unpackb(lean.fields, option=_OPTIONS))
-
-
-def build(cls: type[BaseMessage], fields: Fields) -> BaseMessage:
-    """A message of fields that become its own."""
+        fields = ormsgpack.unpackb(data[start + size : -_SUFFIX_SIZE], option=_OPTIONS)
+    except (KeyError, IndexError, ValueError):
+        return None
+    if type(fields) is not dict or tuple(fields) != names:
+        return None
     message = _new(cls)
-    _set(message, "__dict__", fields)
-    _set_fields_set(message, set(fields))
+    _set_fields(message, fields)
+    _set_fields_set(message, fields_set)
     _set_extra(message, {})
     _set_private(message, None)
     return message
 
 
-def mark_of_lean(lean: Lean) -> Mark:
+def mark_of_lean(lean: Lean) -> Mark | None:
     """What a message was like when it was stored."""
-    return ormsgpack.unpackb(lean.fields, option=_OPTIONS), {}, lean.cls
+    message = thaw(lean)
+    return None if message is None else signature(message)
 
 
 def mark_of_message(message: object) -> Mark | None:
@@ -111,9 +128,9 @@ def mark_of_message(message: object) -> Mark | None:
     return None if fields is _NOT_PLAIN else (cast("Fields", fields), {}, type(message))
 
 
-def cost(lean: Lean) -> int:
-    """About how many bytes a lean message keeps in memory."""
-    return 150 + len(lean.fields)
+def cost(forms: Collection[Lean]) -> int:
+    """About how many bytes lean messages keep in memory."""
+    return 150 * len(forms) + sum(map(len, forms))
 
 
 def copy_plain(value: object) -> object:

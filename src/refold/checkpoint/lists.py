@@ -6,6 +6,7 @@ A list channel mostly grows. `draft_list` compares a list with the state that is
    strings compare by identity, so this costs half a microsecond a message (twice that where the messages left the
    processor's caches), and an edit in place, nested or not, shows.
    (Equality is Python's: an edit in place that only turns 1 into 1.0 or True does not show.)
+   Of a `MessageLog` that only got longer just the newest elements are compared: the others are values.
 2. Another object that is equal, type by type, all the way down is the element it equals.
 3. Anything else is serialized, and its hash decides.
 """
@@ -18,13 +19,17 @@ from typing import cast
 from langchain_core.messages import BaseMessage
 from langgraph.types import Send
 
-from refold.checkpoint.caches import Entry, ListState
+from refold.checkpoint.caches import Elements, Entry, ListState
 from refold.checkpoint.drafts import Context, Draft, draft_of
 from refold.checkpoint.header import InLog
-from refold.checkpoint.lean import NOT_PLAIN, Lean, Mark, copy_plain, mark_of_lean, mark_of_message, same, signature
+from refold.checkpoint.lean import NOT_PLAIN, Mark, copy_plain, mark_of_lean, mark_of_message, same, signature
+from refold.checkpoint.message_log import MessageLog, Origin
 from refold.checkpoint.serde import MSGPACK, Plain
 
 INLINE_ELEMENT = 96  # bytes: a smaller element that is no message stands in the log itself
+NEWEST = 256
+"""Elements at the end of a `MessageLog` that are compared with what they were."""
+
 _FEW = 16
 _NUMBERS = frozenset({int, float, bool})
 _UNLOGGED = frozenset({type(None), bytes, bytearray})  # their tags are not msgpack when serialized alone
@@ -32,29 +37,42 @@ _UNLOGGED = frozenset({type(None), bytes, bytearray})  # their tags are not msgp
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ListDraft:
-    """A list to be stored: `head`, which it has in common with the log `base`, then `tail`.
+    """A list to be stored: `keep` elements that it has in common with the log `base`, then `tail`.
 
-    `known` are `base`'s elements where they were not compared yet: once the tail's ids are known, more of it may turn
-    out to be common. `objects` and `marks` are of the whole list, to be remembered.
+    `objects` and `marks` are of the elements from `since` on, to be remembered, `before` is what was.
     """
 
     base: InLog | None
-    head: Sequence[Entry]
+    before: ListState | None
+    keep: int
     tail: Sequence[Entry | Draft]
-    known: Sequence[Entry]
     snapshot: bool
+    since: int
     objects: Sequence[object]
     marks: Sequence[object]
+    origin: Origin | None
 
-    def settle(self, ids: Mapping[bytes, int]) -> tuple[Sequence[Entry], Sequence[Entry]]:
-        """(head, tail) with every element's id."""
+    def settle(self, ids: Mapping[bytes, int]) -> tuple[int, Sequence[Entry]]:
+        """(`keep`, `tail`) with every element's id: once those are known, more may turn out to be common."""
         tail: list[Entry] = [ids[item.name] if isinstance(item, Draft) else item for item in self.tail]
         more = 0
-        for ours, theirs in zip(tail, self.known[len(self.head) :], strict=False):
-            if ours != theirs:
-                break
-            more += 1
-        return [*self.head, *tail[:more]], tail[more:]
+        if self.base is not None:
+            for ours, theirs in zip(tail, self.head(self.base.length)[self.keep :], strict=False):
+                if ours != theirs:
+                    break
+                more += 1
+        return self.keep + more, tail[more:]
+
+    def head(self, length: int) -> Sequence[Entry]:
+        """Where the first elements of `base` are stored."""
+        return () if self.before is None else self.before.entries(length)
+
+    def remembered(self, keep: int, tail: Sequence[Entry]) -> ListState:
+        """What is known of the list once it is stored."""
+        if self.before is not None and self.since:
+            return self.before.grown(keep, tail, self.objects, self.marks, self.origin)
+        elements = Elements([*self.head(keep), *tail], list(self.objects), list(self.marks))
+        return ListState(elements=elements, length=keep + len(tail), origin=self.origin)
 
     @property
     def drafts(self) -> Sequence[Draft]:
@@ -63,8 +81,11 @@ class ListDraft:
 
 def is_loggable(value: object) -> bool:
     """Whether a value is a list whose elements are worth storing one by one. Lists of numbers are not."""
-    if type(value) is not list or not value:
+    if isinstance(value, MessageLog) and value.origin is not None:
+        return bool(value)
+    if type(value) not in (list, MessageLog) or not value:
         return False
+    assert isinstance(value, list)
     kinds = set(map(type, value))
     if kinds & _UNLOGGED or kinds <= _NUMBERS:
         return False
@@ -86,34 +107,62 @@ def draft_list(
     ctx: Context, value: list[object], *, base: InLog | None, state: ListState | None, snapshot: bool
 ) -> ListDraft:
     """The draft of a list. `state` is what is remembered of `base`'s log, at least `base.length` elements of it."""
-    if base is None or state is None or len(state.entries) < base.length:
+    if base is None or state is None or state.length < base.length:
         return _draft_by_element(ctx, value, base=None, state=None, snapshot=snapshot)
-    count = base.length
-    state = _with_marks(state)
-    if len(value) >= count and len(state.objects) >= count and _is_unchanged(value, state, count):
-        added = value[count:]
-        marks = [mark_of(element) for element in added]
+    keep = base.length
+    if len(value) >= keep and state.compares and _is_unchanged(value, state, keep):
+        added = value[keep:]
         return ListDraft(
-            base=base, head=state.entries[:count], tail=[_entry(ctx, element) for element in added], known=(),
-            snapshot=snapshot, objects=[*state.objects[:count], *added], marks=[*state.marks[:count], *marks],
+            base=base, before=state, keep=keep, tail=[_entry(ctx, element) for element in added], snapshot=snapshot,
+            since=keep, objects=added, marks=[mark_of(element) for element in added], origin=_origin(value),
         )  # fmt: skip
     return _draft_by_element(ctx, value, base=base, state=state, snapshot=snapshot)
 
 
-def _with_marks(state: ListState) -> ListState:
-    """The state with marks that can be compared. The live objects that are still as they were stored give their own,
-    so that the next comparison is by identity; of the others the mark is what was stored."""
-    if Lean not in set(map(type, state.marks)):
-        return state
-    marks: list[object] = []
-    for item, mark in zip(state.objects, state.marks, strict=True):
-        if type(mark) is not Lean:
-            marks.append(mark)
-            continue
-        stored = mark_of_lean(mark)
-        now = mark_of_message(item)
-        marks.append(now if now is not None and is_same_mark(now, stored) else stored)
-    return ListState(entries=state.entries, objects=state.objects, marks=marks)
+def _origin(value: object) -> Origin | None:
+    return value.origin if isinstance(value, MessageLog) else None
+
+
+def _is_unchanged(value: list[object], state: ListState, count: int) -> bool:
+    """Whether the first `count` elements are the same objects with the same content, as far as rule 1 looks."""
+    known = state.elements
+    start = max(0, count - NEWEST) if _has_grown(value, state, count) else 0
+    head = value[start:count]
+    if not all(map(operator.is_, head, known.objects[start:count] if start else known.objects)):
+        return False
+    _settle_marks(known, start, count)
+    forms = map(signature, head) if isinstance(head[0], BaseMessage) else head
+    try:
+        return all(map(operator.eq, forms, known.marks[start:count] if start else known.marks))
+    except (AttributeError, ValueError, TypeError):  # other kinds in between, or a value that refuses to be compared
+        return False
+
+
+def _has_grown(value: list[object], state: ListState, count: int) -> bool:
+    """Whether a list is a `MessageLog` that only got longer since the first `count` elements were stored or read."""
+    own = _origin(value)
+    if own is None or len(value) == count:
+        return False
+    if state.origin is not None:
+        return state.origin.length >= count and cast("MessageLog", value).grew_from(state.origin)
+    if state.source is None or own.growth.source is not state.source:
+        return False
+    return all(map(operator.is_, value[:count], state.elements.objects))
+
+
+def _settle_marks(known: Elements, start: int, stop: int) -> None:
+    """Give stored messages marks that can be compared, where a comparison is due. The live objects that are still as
+    they were stored give their own, so that the next comparison is by identity; of the others the mark is what was
+    stored."""
+    marks = known.marks
+    if bytes not in set(map(type, marks[start:stop])):  # the form of a stored message: `Lean`
+        return
+    for place in range(start, stop):
+        mark = marks[place]
+        if type(mark) is bytes:
+            stored = mark_of_lean(mark)
+            now = mark_of_message(known.objects[place])
+            marks[place] = now if now is not None and stored is not None and is_same_mark(now, stored) else stored
 
 
 def is_same_mark(left: Mark, right: Mark) -> bool:
@@ -121,41 +170,33 @@ def is_same_mark(left: Mark, right: Mark) -> bool:
     return left[2] is right[2] and same(left[0], right[0])
 
 
-def _is_unchanged(value: list[object], state: ListState, count: int) -> bool:
-    """Whether the first `count` elements are the same objects with the same content."""
-    head = value[:count]
-    if not all(map(operator.is_, head, state.objects)):
-        return False
-    forms = map(signature, head) if isinstance(head[0] if head else None, BaseMessage) else head
-    try:
-        return all(map(operator.eq, forms, state.marks))
-    except (AttributeError, ValueError, TypeError):  # other kinds in between, or a value that refuses to be compared
-        return False
-
-
 def _draft_by_element(
     ctx: Context, value: list[object], *, base: InLog | None, state: ListState | None, snapshot: bool
 ) -> ListDraft:
-    places = {id(element): place for place, element in enumerate(state.objects)} if state is not None else {}
+    compared = state if state is not None and state.compares else None
+    places = {} if compared is None else {id(it): at for at, it in enumerate(compared.elements.objects)}
     entries: list[Entry | Draft] = []
     marks: list[object] = []
     for place, element in enumerate(value):
         mark = mark_of(element)
-        before = None if state is None else _known(element, mark, state, places.get(id(element), place))
+        before = None if compared is None else _known(element, mark, compared, places.get(id(element), place))
         entries.append(_entry(ctx, element) if before is None else before)
         marks.append(mark)
-    known: Sequence[Entry] = () if base is None or state is None else state.entries[: base.length]
-    return ListDraft(base=base, head=(), tail=entries, known=known, snapshot=snapshot, objects=list(value), marks=marks)
+    return ListDraft(
+        base=base, before=state, keep=0, tail=entries, snapshot=snapshot, since=0, objects=list(value), marks=marks,
+        origin=_origin(value),
+    )  # fmt: skip
 
 
 def _known(element: object, mark: object, state: ListState, place: int) -> Entry | None:
     """The entry of an element that was stored before and is still like it was."""
-    if mark is NOT_PLAIN or place >= len(state.marks) or state.marks[place] is NOT_PLAIN:
+    if mark is NOT_PLAIN or place >= state.length:
         return None
-    before = state.marks[place]
+    _settle_marks(state.elements, place, place + 1)
+    before = state.elements.marks[place]
     if isinstance(mark, tuple) and isinstance(before, tuple):
-        return state.entries[place] if is_same_mark(cast("Mark", mark), cast("Mark", before)) else None
-    return state.entries[place] if same(mark, before) else None
+        return state.elements.entries[place] if is_same_mark(cast("Mark", mark), cast("Mark", before)) else None
+    return state.elements.entries[place] if before is not NOT_PLAIN and same(mark, before) else None
 
 
 def _entry(ctx: Context, element: object) -> Entry | Draft:

@@ -7,8 +7,8 @@ way than its log (an edit, a removal, a fork) opens a child log from the last co
     element  uint e: even, an id, as the zigzag difference e/2 to the id before it; odd, e/2 bytes of msgpack follow
 """
 
-from collections.abc import Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate, islice
 from typing import Final, TypeAlias, cast
 
 from refold.checkpoint.caches import Entry
@@ -16,7 +16,7 @@ from refold.checkpoint.drafts import Context
 from refold.checkpoint.effects import Args, Select, SelectEach, SelectIn, as_bytes, one
 from refold.checkpoint.header import InLog, with_checksum, without_checksum
 from refold.checkpoint.seal import RAW, Sealer
-from refold.checkpoint.varint import get_uint, put_uint, zigzag
+from refold.checkpoint.varint import get_uint, put_uint, unzigzag, zigzag
 from refold.core.program import Program
 from refold.errors import CorruptionError
 
@@ -25,6 +25,8 @@ _SHARE: Final = 16  # elements: a shorter common prefix is written again rather 
 SegmentRow: TypeAlias = tuple[int, int, int, int, bytes]
 """(log, start, the length up to which it counts, codec, data)."""
 
+_NEAR: Final = bytes(range(0, 0x80, 2))
+_STEPS: Final = [unzigzag(byte >> 1) for byte in range(0x80)]
 _DEPTH: Final = 8  # logs in a chain: a deeper one would make reading slow
 
 
@@ -43,30 +45,34 @@ def pack_segment(sealer: Sealer, log: int, start: int, entries: Sequence[Entry])
 
 def unpack_segment(sealer: Sealer, log: int, start: int, codec: int, data: bytes) -> Sequence[Entry]:
     plain = without_checksum(sealer.reveal(codec, data), f"log {log} segment {start}")
+    first, at = get_uint(plain, 0) if plain else (1, 0)
+    near = plain[at:]
+    if not first & 1 and not near.translate(None, _NEAR):  # ids alone and steps of one byte, as mostly
+        return list(accumulate(map(_STEPS.__getitem__, near), initial=unzigzag(first >> 1)))
     entries: list[Entry] = []
     at = before = 0
     while at < len(plain):
-        value = plain[at]
-        if value > 0x7F:
-            value, at = get_uint(plain, at)
-        else:  # nearly all are one byte: neighbours
-            at += 1
+        value, at = get_uint(plain, at)
         if value & 1:
             entries.append(plain[at : at + value // 2])
             at += value // 2
         else:
-            step = value >> 1
-            before += step >> 1 if step & 1 == 0 else -((step + 1) >> 1)  # unzigzag, without the call
+            before += unzigzag(value >> 1)
             entries.append(before)
     return entries
 
 
 def extend_log_gen(
-    ctx: Context, base: InLog | None, head: Sequence[Entry], tail: Sequence[Entry], *, snapshot: bool
+    ctx: Context,
+    base: InLog | None,
+    keep: int,
+    tail: Sequence[Entry],
+    *,
+    head: Callable[[int], Sequence[Entry]],
+    snapshot: bool,
 ) -> Program[InLog]:
-    """Where a list is stored that has `head` in common with `base` and goes on with `tail`. Needs a write
-    transaction."""
-    keep = len(head)
+    """Where a list is stored that has `keep` elements in common with `base` (`head` gives them) and goes on with
+    `tail`. Needs a write transaction."""
     if base is not None and not tail and keep == base.length:
         return InLog(log=base.log, length=keep, snapshot=snapshot)
     if base is not None:
@@ -75,7 +81,7 @@ def extend_log_gen(
             return InLog(log=base.log, length=keep + len(tail), snapshot=snapshot)
     parent, prefix, depth = (yield from _parent_gen(base, keep)) if base is not None else (None, 0, 0)
     if parent is None:
-        tail, prefix = [*head, *tail], 0
+        tail, prefix = [*head(keep), *tail], 0
     rows = yield from Select(statement="log_add", args={"parent": parent, "prefix": prefix, "depth": depth})
     log = cast("int", rows[0][0])
     yield from _write_segments_gen(ctx, log, prefix, tail)
@@ -135,8 +141,8 @@ def read_logs_gen(ctx: Context, logs: Mapping[int, int]) -> Program[Mapping[int,
     missing: dict[int, list[SegmentRow]] = {}
     for log, length in logs.items():
         state = ctx.caches.lists.get(log)
-        if state is not None and len(state.entries) >= length:
-            found[log] = state.entries
+        if state is not None and state.length >= length:
+            found[log] = state.entries(length)
         else:
             missing[log] = []
     if missing:

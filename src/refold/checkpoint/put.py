@@ -22,7 +22,7 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from refold.checkpoint.blobs import store_gen
-from refold.checkpoint.caches import ListState, Tip
+from refold.checkpoint.caches import Elements, ListState, Tip
 from refold.checkpoint.drafts import Context, Draft, draft_of, every_draft, seal_new, use_as_base
 from refold.checkpoint.effects import Args, Select, Transaction, one
 from refold.checkpoint.header import Cell, Header, InBlob, Inline, InLog, Stored, Write
@@ -194,12 +194,12 @@ def _recall_lists_gen(ctx: Context, tip: Tip | None, values: Mapping[str, object
         cell = tip.header.cells.get(channel) or tip.header.trails.get(channel)
         if isinstance(cell, InLog):
             state = ctx.caches.lists.get(cell.log)
-            if state is None or len(state.entries) < cell.length:
+            if state is None or state.length < cell.length:
                 logs[cell.log] = cell.length
     if logs:
         found = yield from Transaction(program=partial(read_logs_gen, ctx, logs), write=False)
         for log, entries in found.items():
-            ctx.caches.lists.put(log, ListState(entries=entries, objects=(), marks=()))
+            ctx.caches.lists.put(log, ListState(elements=Elements(list(entries), [], []), length=len(entries)))
 
 
 def _draft_put(
@@ -379,10 +379,10 @@ def _settle_cells_gen(
     for channel, draft in drafts.items():
         match draft:
             case ListDraft():
-                head, tail = draft.settle(ids)
-                cell = yield from extend_log_gen(ctx, draft.base, head, tail, snapshot=draft.snapshot)
+                keep, tail = draft.settle(ids)
+                cell = yield from extend_log_gen(ctx, draft.base, keep, tail, head=draft.head, snapshot=draft.snapshot)
                 cells[channel] = cell
-                lists[cell.log] = ListState(entries=[*head, *tail], objects=draft.objects, marks=draft.marks)
+                lists[cell.log] = draft.remembered(keep, tail)
             case Draft():
                 cells[channel] = InBlob(blob=ids[draft.name])
             case InlineDraft():
@@ -441,7 +441,7 @@ def put_writes_gen(
 def _share_a_message(writes: Sequence[tuple[str, object]], blobs: Sequence[Draft]) -> None:
     """A task that wrote a message and sends: the sends repeat the message's calls."""
     has_message = any(
-        isinstance(value, BaseMessage) or (type(value) is list and value and isinstance(value[0], BaseMessage))
+        isinstance(value, BaseMessage) or (isinstance(value, list) and value and isinstance(value[0], BaseMessage))
         for _, value in writes
     )
     if has_message and len(blobs) > 1:

@@ -15,12 +15,11 @@ in two calls they do not) and gives random ids, which on replay would differ fro
   log: only what follows the last of them counts, an overwrite's own value included.
 - No id, time or counter is made here, and neither the state nor a message is edited: the result is a new list.
 
-A batch of plain appends to a typed log costs one copy of the list and one scan of its types and ids at C speed (0.1 us
-a message); only a write that changes what is there looks for the places of the ids that it names.
+A batch of plain appends costs one copy of the list (see `MessageLog`); only a write that changes what is there looks
+for the places of the ids that it names.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from operator import attrgetter
 from typing import Final, TypeAlias, cast
 
 from langchain_core.messages import (
@@ -35,11 +34,12 @@ from langchain_core.messages import (
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Overwrite
 
+from refold.checkpoint.message_log import MessageLog, appended
+
 Write: TypeAlias = "Sequence[MessageLikeRepresentation] | MessageLikeRepresentation | Overwrite | None"
 """One write to the messages channel."""
 
 _OVERWRITE: Final = "__overwrite__"
-_id_of = attrgetter("id")
 
 
 def reduce_messages(state: Sequence[MessageLikeRepresentation] | None, writes: Sequence[Write]) -> list[AnyMessage]:
@@ -53,14 +53,15 @@ def reduce_messages(state: Sequence[MessageLikeRepresentation] | None, writes: S
     """
     counts, pending = _since_overwrite(writes)
     log: list[BaseMessage] = []
-    if counts and state and _is_log(state):
+    if counts and state and is_log(state):
         log = cast("list[BaseMessage]", state)
     elif counts and state:  # raw input or removals: such a state is itself a write, folded from nothing
         pending = [*_messages_of(list(state)), *pending]
     if removed := _removed_up_to(pending):
         log, pending = [], pending[removed:]
-    merged = [*log, *pending] if _only_appends(log, pending) else _merge(log, pending)
-    return cast("list[AnyMessage]", merged)
+    removes = any(isinstance(message, RemoveMessage) for message in pending)
+    grown = None if removes else appended(log, pending)
+    return cast("list[AnyMessage]", _merge(log, pending) if grown is None else grown)
 
 
 def _since_overwrite(writes: Sequence[Write]) -> tuple[bool, list[BaseMessage]]:
@@ -111,8 +112,10 @@ def _message(item: object) -> BaseMessage:
     return message_chunk_to_message(item) if isinstance(item, BaseMessageChunk) else item
 
 
-def _is_log(state: Iterable[object]) -> bool:
-    """Whether a state is what this reducer returns: whole messages, no removals. Looks at the few distinct types."""
+def is_log(state: Sequence[object]) -> bool:
+    """Whether a list is what a reducer returns: whole messages, no removals. Looks at the few distinct types."""
+    if isinstance(state, MessageLog) and state.origin is not None:
+        return True
     return all(
         issubclass(kind, BaseMessage) and not issubclass(kind, BaseMessageChunk | RemoveMessage)
         for kind in set(map(type, state))
@@ -125,14 +128,6 @@ def _removed_up_to(pending: Sequence[BaseMessage]) -> int:
         if isinstance(pending[at], RemoveMessage) and pending[at].id == REMOVE_ALL_MESSAGES:
             return at + 1
     return 0
-
-
-def _only_appends(log: Sequence[BaseMessage], pending: Sequence[BaseMessage]) -> bool:
-    if any(isinstance(message, RemoveMessage) for message in pending):
-        return False
-    ids = [message.id for message in pending if message.id]
-    new = set(ids)
-    return len(new) == len(ids) and new.isdisjoint(map(_id_of, log))
 
 
 def _merge(log: Sequence[BaseMessage], pending: Sequence[BaseMessage]) -> list[BaseMessage]:

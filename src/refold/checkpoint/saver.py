@@ -22,7 +22,7 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from refold.checkpoint.caches import DEFAULT_CACHE_BYTES, Caches, Lru
+from refold.checkpoint.caches import DEFAULT_CACHE_BYTES, Caches, ListState, Lru
 from refold.checkpoint.collect import Collected, collect_gen, collect_if_due_gen
 from refold.checkpoint.compact import Compacted, compact_gen
 from refold.checkpoint.drafts import Context
@@ -48,13 +48,15 @@ Procedure = Callable[[Context], Program[T]]
 _LIST_ELEMENTS = 200_000
 
 
+def _elements_in(states: Collection[ListState]) -> int:
+    return sum(state.length + 1 for state in states)
+
+
 class Shared:
     """What a saver and its clones (`with_allowlist` makes shallow copies) have in common."""
 
     def __init__(self, *, cache_bytes: int) -> None:
-        self.caches = Caches(
-            lean=Lru(cache_bytes, cost), lists=Lru(_LIST_ELEMENTS, lambda state: len(state.entries) + 1)
-        )
+        self.caches = Caches(lean=Lru(cache_bytes, cost), lists=Lru(_LIST_ELEMENTS, _elements_in))
         self.sealer: Sealer | None = None
 
 

@@ -19,7 +19,8 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Send
 
-from refold.checkpoint.lean import lean_of, thaw
+from refold.checkpoint.lean import is_lean, thaw
+from refold.checkpoint.message_log import MessageLog
 
 MSGPACK: Final = "msgpack"
 _PART: Final = 128  # bytes: a smaller part costs more as a row than as a repetition
@@ -101,11 +102,11 @@ def _members(value: object, depth: int) -> Iterator[object]:
         yield from _members(value.value, depth)
     elif type(value) is dict:
         for item in cast("Mapping[object, object]", value).values():
-            if (type(item) is str and len(item) >= _MEMBER) or (type(item) in (dict, list) and item):
+            if (type(item) is str and len(item) >= _MEMBER) or (type(item) in _CONTAINERS and item):
                 yield item
             else:
                 yield from _parts(item, depth + 1)
-    elif type(value) in (list, tuple):
+    elif type(value) in (list, tuple, MessageLog):
         for item in cast("Sequence[object]", value):
             if type(item) in _SCALARS:
                 continue
@@ -124,6 +125,7 @@ def _parts(value: object, depth: int) -> Iterator[object]:
         yield from _members(value, depth)
 
 
+_CONTAINERS = frozenset({dict, list, MessageLog})
 _SCALARS = frozenset({str, int, float, bool, type(None), bytes})
 
 
@@ -137,8 +139,7 @@ def _is_stock(serde: SerializerProtocol) -> bool:
     )
     for sample in samples:
         tag, data = serde.dumps_typed(sample)
-        lean = lean_of(data) if tag == MSGPACK else None
         restored = serde.loads_typed((tag, data))
-        if lean is None or type(restored) is not type(sample) or restored != thaw(lean[0]):
+        if tag != MSGPACK or not is_lean(data) or type(restored) is not type(sample) or restored != thaw(data, 0):
             return False
     return True

@@ -1,6 +1,7 @@
-"""The state of an agent whose messages are stored as a log, for savers that keep a full copy in every checkpoint.
+"""States of an agent whose messages are stored as a log.
 
-With refold's own savers the plain `AgentState` is already linear; `LogState` is for those of other people.
+`LogState` is for savers that keep a full copy in every checkpoint. refold's own savers are linear with the plain
+`AgentState` too; `GrowingState` spares them, and LangGraph, the look at every message at every step.
 """
 
 from typing import Annotated, Final, Required
@@ -9,6 +10,7 @@ from langchain.agents import AgentState
 from langchain_core.messages import AnyMessage
 from langgraph.channels.delta import DeltaChannel
 
+from refold.checkpoint.add_messages import add_messages
 from refold.checkpoint.reducer import reduce_messages
 
 SNAPSHOT_FREQUENCY: Final = 1000
@@ -18,6 +20,12 @@ Copies cost about N / 2K times the log after N updates, at one copy every K. At 
 SqliteSaver K = 50 stores 22.8 times the log, K = 1,000 3.9 times, and no copies at all 2.4 times; restoring costs the
 same within noise, since decoding the messages dominates (docs/benchmarks-checkpoint.md).
 """
+
+
+class GrowingState(AgentState):
+    """`AgentState` with refold's `add_messages` as the reducer."""
+
+    messages: Required[Annotated[list[AnyMessage], add_messages]]
 
 
 class LogState(AgentState):

@@ -9,7 +9,7 @@ from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from refold.checkpoint.blobs import Found, pull_gen
-from refold.checkpoint.caches import Entry, ListState
+from refold.checkpoint.caches import Elements, Entry, ListState
 from refold.checkpoint.drafts import Context
 from refold.checkpoint.header import Cell, InBlob, Inline, InLog
 from refold.checkpoint.lean import Lean, thaw
@@ -85,7 +85,8 @@ def value_of(ctx: Context, pulled: Pulled, cell: Cell, *, remember: bool = False
             items, forms = _elements(ctx, pulled, entries)
             if remember:
                 marks = [form or mark_of(item) for item, form in zip(items, forms, strict=True)]
-                ctx.caches.lists.put(log, ListState(entries=entries, objects=items[:], marks=marks))
+                elements = Elements(list(entries), items[:], marks)
+                ctx.caches.lists.put(log, ListState(elements=elements, length=length, source=items))
             return _DeltaSnapshot(items) if snapshot else items
 
 
@@ -130,8 +131,7 @@ def _make_elements(ctx: Context, pulled: Pulled, entries: Sequence[Entry]) -> tu
         elif entry in made:
             items.append(made[entry] if share else made.pop(entry))
             form = known.get(entry)
-        elif (form := known.get(entry)) is not None:
-            message = thaw(form)
+        elif (form := known.get(entry)) is not None and (message := thaw(form)) is not None:
             items.append(message)
             if share:
                 made[entry] = message

@@ -1,0 +1,193 @@
+"""refold's `add_messages`: LangGraph's results, and the cost of what is new."""
+
+from typing import Annotated, Any, ClassVar, TypedDict
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, BaseMessage, HumanMessage, RemoveMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.graph import START, StateGraph
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
+from langgraph.graph.message import add_messages as add_messages_of_langgraph
+from langgraph.types import Overwrite
+
+from refold.checkpoint import SqliteSaver, add_messages, lists
+from refold.checkpoint.message_log import MessageLog
+
+IDS = st.sampled_from(["a", "b", "c", "d", "e", "f", ""])
+MESSAGE = st.one_of(
+    st.builds(lambda text, name: HumanMessage(text, id=name), st.text(max_size=3), IDS),
+    st.builds(lambda text, name: AIMessage(text, id=name), st.text(max_size=3), IDS),
+    st.builds(lambda text, name: AIMessageChunk(content=text, id=name), st.text(max_size=3), IDS),
+    st.builds(lambda text, name: {"role": "user", "content": text, "id": name}, st.text(max_size=3), IDS),
+    IDS.map(lambda name: RemoveMessage(id=name)),
+    st.just(RemoveMessage(id=REMOVE_ALL_MESSAGES)),
+)
+WRITE = st.one_of(st.lists(MESSAGE, max_size=3), MESSAGE)
+
+
+def outcome(reduce: Any, left: Any, right: Any) -> Any:
+    try:
+        return reduce(left, right)
+    except ValueError as error:
+        return str(error)
+
+
+class TestTheRules:
+    @given(st.lists(WRITE, max_size=8))
+    def test_are_those_of_langgraph(self, writes: list[Any]) -> None:
+        """Any writes, one after the other, give the messages or the error that LangGraph's reducer gives."""
+        ours: Any = []
+        theirs: Any = []
+        for write in writes:
+            found, expected = outcome(add_messages, ours, write), outcome(add_messages_of_langgraph, theirs, write)
+            assert found == expected
+            if isinstance(found, list):
+                ours, theirs = found, expected
+
+    def test_an_id_is_given_where_there_is_none(self) -> None:
+        """On the messages themselves, as LangGraph does, in the log and in what is added."""
+        message = HumanMessage("new")
+        log = add_messages([HumanMessage("old")], [message])
+        assert all(one.id for one in log)
+        assert message.id == log[1].id
+
+    @pytest.mark.parametrize(("left", "right"), [(None, []), ([], None), (None, None)])
+    def test_nothing_is_refused(self, left: Any, right: Any) -> None:
+        """A side that is missing is an error, as with LangGraph."""
+        with pytest.raises(ValueError, match="None"):
+            add_messages(left, right)
+
+    def test_the_result_serializes_as_a_list(self) -> None:
+        """Other savers store a log as the list that it is."""
+        log = add_messages([], [HumanMessage("a", id="1")])
+        assert isinstance(log, MessageLog)
+        serde = JsonPlusSerializer()
+        assert serde.dumps_typed({"messages": log}) == serde.dumps_typed({"messages": list(log)})
+
+
+class LongState(TypedDict, total=False):
+    messages: Annotated[list[AnyMessage], add_messages]
+
+
+CONFIG: RunnableConfig = {"configurable": {"thread_id": "1"}}
+
+
+def run(saver: SqliteSaver, node: Any) -> list[BaseMessage]:
+    """One turn of a graph of one node on a thread of eight messages and more; what is stored afterwards, as a process
+    reads it that has seen nothing."""
+    graph = StateGraph(LongState).add_node("node", node).add_edge(START, "node").compile(checkpointer=saver)
+    if saver.get_tuple(CONFIG) is None:
+        history = [HumanMessage(f"text {n}", id=f"m{n}") for n in range(8)]
+        graph.update_state(CONFIG, {"messages": history}, as_node="node")
+    graph.invoke({"messages": [HumanMessage("go")]}, CONFIG, durability="sync")
+    found = SqliteSaver(saver.conn).get_tuple(CONFIG)
+    assert found is not None
+    stored: list[BaseMessage] = found.checkpoint["channel_values"]["messages"]
+    return stored
+
+
+@pytest.fixture(params=["warm", "read again"])
+def saver(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A saver that compares two of the newest messages, on a thread that it wrote, or that another one did."""
+    monkeypatch.setattr(lists, "NEWEST", 2)
+    with SqliteSaver.from_conn_string(":memory:") as first:
+        run(first, lambda state: {"messages": [AIMessage("first", id="a0")]})
+        yield first if request.param == "warm" else SqliteSaver(first.conn)
+
+
+class TestWhatIsStored:
+    def test_an_old_message_that_is_edited_and_returned(self, saver: SqliteSaver) -> None:
+        """The same object, changed, however old."""
+
+        def node(state: Any) -> Any:
+            state["messages"][1].content = "edited"
+            return {"messages": [state["messages"][1], AIMessage("done", id="a1")]}
+
+        assert run(saver, node)[1].content == "edited"
+
+    def test_a_log_that_is_edited_and_overwrites_itself(self, saver: SqliteSaver) -> None:
+        """`Overwrite` with the state's own list."""
+
+        def node(state: Any) -> Any:
+            for message in state["messages"]:
+                message.content = "redacted"
+            return {"messages": Overwrite(state["messages"])}
+
+        assert {message.content for message in run(saver, node)} == {"redacted"}
+
+    def test_a_log_that_is_removed_and_written_again(self, saver: SqliteSaver) -> None:
+        """As middlewares do that rewrite a log."""
+
+        def node(state: Any) -> Any:
+            state["messages"][2].content = "edited"
+            return {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *state["messages"]]}
+
+        assert run(saver, node)[2].content == "edited"
+
+    def test_a_log_whose_list_is_edited(self, saver: SqliteSaver) -> None:
+        """A node that takes a message out of the state's own list."""
+
+        def node(state: Any) -> Any:
+            del state["messages"][3]
+            return {"messages": [AIMessage("done", id="a1")]}
+
+        assert "m3" not in [message.id for message in run(saver, node)]
+
+    def test_one_of_the_newest_that_is_edited_in_place(self, saver: SqliteSaver) -> None:
+        """A node that forgets to return what it edited."""
+
+        def node(state: Any) -> Any:
+            state["messages"][-1].content = "edited"
+            return {"messages": [AIMessage("done", id="a1")]}
+
+        assert run(saver, node)[-2].content == "edited"
+
+    def test_an_old_one_that_is_edited_in_place_and_not_returned_is_a_value(self, saver: SqliteSaver) -> None:
+        """It is stored as it was: the log is never rewritten behind its back."""
+
+        def node(state: Any) -> Any:
+            state["messages"][1].content = "edited"
+            return {"messages": [AIMessage("done", id="a1")]}
+
+        assert run(saver, node)[1].content == "text 1"
+
+
+class Watched(HumanMessage):
+    """A message that counts how often somebody looks at it."""
+
+    looks: ClassVar[int] = 0
+
+    def __getattribute__(self, name: str) -> Any:
+        Watched.looks += 1
+        return super().__getattribute__(name)
+
+
+class TestTheCost:
+    @pytest.mark.parametrize(("reducer", "least", "most"), [(add_messages, 0, 5_000), (None, 16_000, 1_000_000)])
+    def test_of_a_step_on_a_long_log_is_that_of_what_is_new(self, reducer: Any, least: int, most: int) -> None:
+        """Four steps of a thread of 4,000 messages look at the newest alone; with LangGraph's reducer, at all of them
+        at each."""
+        state = LongState if reducer is not None else _State
+        left = iter(range(4))
+
+        def node(state: Any) -> Any:
+            return {"messages": [AIMessage("step", id=f"a{next(left)}")]}
+
+        with SqliteSaver.from_conn_string(":memory:") as saver:
+            builder = StateGraph(state)
+            for name in ("one", "two", "three", "four"):
+                builder.add_node(name, node)
+            builder.add_edge(START, "one").add_edge("one", "two").add_edge("two", "three").add_edge("three", "four")
+            graph = builder.compile(checkpointer=saver)
+            old = [Watched(f"text {n}", id=f"m{n}") for n in range(4_000)]
+            looks: list[int] = []
+            for _ in graph.stream({"messages": old}, CONFIG, durability="sync"):
+                looks.append(Watched.looks)
+        assert least <= looks[-1] - looks[0] < most
+
+
+class _State(TypedDict, total=False):
+    messages: Annotated[list[AnyMessage], add_messages_of_langgraph]
