@@ -23,6 +23,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from benchmarks.checkpoint import measure
+from benchmarks.checkpoint.agents import GRAPHS
 from benchmarks.checkpoint.measure import Row, in_process
 from benchmarks.checkpoint.stores import Store, postgres_server, stores
 
@@ -122,14 +123,14 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="up to 500 messages, SQLite only, 10 turns")
     parser.add_argument("--only", action="append", choices=PARTS)
     parser.add_argument("--store", action="append", help="only these savers, e.g. refold-sqlite")
-    parser.add_argument("--graph", action="append", choices=("plain", "log", "deep", "graph"))
+    parser.add_argument("--graph", action="append", choices=GRAPHS)
     parser.add_argument("--size", action="append", type=int, help="messages of a run; even, at least 4")
     parser.add_argument("--turns", type=int)
     parser.add_argument("--no-postgres", action="store_true")
     parser.add_argument("--out", type=Path, default=Path("out/benchmark-checkpoint.json"))
     options = parser.parse_args(arguments)
     options.only = options.only or list(PARTS)
-    options.graph = options.graph or ["plain", "log", "deep", "graph"]
+    options.graph = options.graph or list(GRAPHS)
     options.size = options.size or ([100, 500] if options.quick else [100, 500, 2_000, 10_000])
     options.turns = options.turns or (10 if options.quick else 50)
     return options

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from time import perf_counter, process_time
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 from langchain.agents import create_agent
 from langchain_core.callbacks import CallbackManagerForLLMRun
@@ -87,6 +87,13 @@ def plain(model: ScriptedModel, saver: BaseCheckpointSaver[Any] | None) -> Any:
     return create_agent(model, [tool_of(model.traffic)], checkpointer=saver)
 
 
+def growing(model: ScriptedModel, saver: BaseCheckpointSaver[Any] | None) -> Any:
+    """`create_agent` with refold's `GrowingState`: a plain list with refold's `add_messages`."""
+    from refold.checkpoint.state import GrowingState
+
+    return create_agent(model, [tool_of(model.traffic)], state_schema=GrowingState, checkpointer=saver)
+
+
 def log_state(model: ScriptedModel, saver: BaseCheckpointSaver[Any] | None) -> Any:
     """`create_agent` with refold's `LogState`: a delta channel."""
     from refold.checkpoint.state import LogState
@@ -103,19 +110,30 @@ def deep(model: ScriptedModel, saver: BaseCheckpointSaver[Any] | None) -> Any:
 
 def graph(model: ScriptedModel, saver: BaseCheckpointSaver[Any] | None) -> Any:
     """A hand-written `StateGraph`: two nodes on `MessagesState`, no middleware."""
+    return _graph(model, saver, MessagesState)
+
+
+def growing_graph(model: ScriptedModel, saver: BaseCheckpointSaver[Any] | None) -> Any:
+    """The same with refold's `add_messages`."""
+    from refold.checkpoint import add_messages
+
+    return _graph(model, saver, TypedDict("State", {"messages": Annotated[list[AnyMessage], add_messages]}))
+
+
+def _graph(model: ScriptedModel, saver: BaseCheckpointSaver[Any] | None, schema: type) -> Any:
     traffic = model.traffic
 
-    def ask(state: MessagesState) -> dict[str, list[AnyMessage]]:
+    def ask(state: Any) -> dict[str, list[AnyMessage]]:
         return {"messages": [model.invoke(state["messages"][-1:])]}
 
-    def act(state: MessagesState) -> dict[str, list[AnyMessage]]:
-        [call] = state["messages"][-1].tool_calls  # type: ignore[union-attr]
+    def act(state: Any) -> dict[str, list[AnyMessage]]:
+        [call] = state["messages"][-1].tool_calls
         return {"messages": [ToolMessage(traffic.result(call["args"]["offset"]), tool_call_id=call["id"])]}
 
-    def more(state: MessagesState) -> str:
-        return "act" if state["messages"][-1].tool_calls else END  # type: ignore[union-attr]
+    def more(state: Any) -> str:
+        return "act" if state["messages"][-1].tool_calls else END
 
-    builder = StateGraph(MessagesState)
+    builder = StateGraph(schema)
     builder.add_node("ask", ask)
     builder.add_node("act", act)
     builder.add_edge(START, "ask")
@@ -139,7 +157,14 @@ def forked_subagents(model: ScriptedModel, saver: BaseCheckpointSaver[Any] | Non
     return create_deep_agent(model, [tool_of(model.traffic)], subagents=[spec], checkpointer=saver)  # type: ignore[list-item]
 
 
-GRAPHS: dict[str, Build] = {"plain": plain, "log": log_state, "deep": deep, "graph": graph}
+GRAPHS: dict[str, Build] = {
+    "plain": plain,
+    "growing": growing,
+    "log": log_state,
+    "deep": deep,
+    "graph": graph,
+    "growing-graph": growing_graph,
+}
 
 
 def config_of(thread: str) -> RunnableConfig:

@@ -70,8 +70,9 @@ def grow(store: Store, target: str, graph: str, messages: int) -> Row:
     model = agents.ScriptedModel(traffic=traffic, steps=(messages - 2) // 2)
     traffic.result(messages // 2)
     question = HumanMessage(traffic.question(0), id="question-0")
-    with _agent(store, target, agents.GRAPHS[graph], model) as (agent, _):
-        state = agent.invoke({"messages": [question]}, agents.config_of(THREAD), durability="sync")
+    with _agent(store, target, agents.GRAPHS[graph], model) as (agent, saver):
+        durability = None if saver is None else "sync"
+        state = agent.invoke({"messages": [question]}, agents.config_of(THREAD), durability=durability)
     assert len(state["messages"]) == messages, len(state["messages"])
     raw = raw_bytes(state["messages"])
     size = store.size(target)
