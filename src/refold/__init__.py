@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from refold.agent.undo import Undone, aundo_summary, undo_summary
     from refold.agent.window import WindowMiddleware
     from refold.checkpoint.reducer import reduce_messages
-    from refold.checkpoint.state import LogState
+    from refold.checkpoint.state import GrowingState, LogState
     from refold.core.plan import Plan, plan
     from refold.core.policy import Policy
     from refold.errors import ContextOverflowError, RefoldError
@@ -40,6 +40,7 @@ __all__ = [
     "Files",
     "FoldCommitted",
     "FoldProposal",
+    "GrowingState",
     "LocalFiles",
     "LogState",
     "MemoryFiles",
@@ -75,6 +76,7 @@ _HOMES = {
     "FoldCommitted": "refold.agent.edge",
     "FoldProposal": "refold.agent.edge",
     "LocalFiles": "refold.files",
+    "GrowingState": "refold.checkpoint.state",
     "LogState": "refold.checkpoint.state",
     "MemoryFiles": "refold.files",
     "OffloadMiddleware": "refold.agent.offload",

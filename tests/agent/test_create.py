@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool, tool
+from langgraph.channels.binop import BinaryOperatorAggregate
 from langgraph.checkpoint.memory import InMemorySaver
 
 from refold.agent.create import create_agent
@@ -16,7 +17,8 @@ from refold.agent.subagents import GENERAL_PURPOSE
 from refold.agent.subagents.building import child_window
 from refold.agent.tools import Permissions, Rule
 from refold.agent.window import WindowMiddleware
-from refold.checkpoint import SqliteSaver
+from refold.checkpoint import SqliteSaver, add_messages
+from refold.checkpoint.reducer import reduce_messages
 from refold.core.messages import REFOLD_KEY, text_of
 from refold.core.policy import Policy
 from refold.errors import ConfigurationError
@@ -109,9 +111,10 @@ class TestEveryPartIsReplaceable:
                     policy=Policy(context_limit=9_000, output_reserve=500),
                 )  # fmt: skip
                 agent.invoke({"messages": [HumanMessage("go")]}, CONFIG)
-                kinds = type(agent.channels["messages"]).__name__
-                lengths.append((kinds, len(agent.get_state(CONFIG).values["messages"])))
-        assert lengths == [("BinaryOperatorAggregate", 8), ("DeltaChannel", 8)]
+                channel = agent.channels["messages"]
+                reducer = channel.operator if isinstance(channel, BinaryOperatorAggregate) else channel.reducer
+                lengths.append((reducer, len(agent.get_state(CONFIG).values["messages"])))
+        assert lengths == [(add_messages, 8), (reduce_messages, 8)]
 
     def test_a_place_that_is_no_place_is_refused(self) -> None:
         """With an error that says what to do."""

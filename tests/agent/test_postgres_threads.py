@@ -15,7 +15,7 @@ import refold
 from refold.agent.report import SessionReport
 from refold.agent.window import WindowMiddleware
 from refold.checkpoint import AsyncPostgresSaver, PostgresSaver
-from refold.checkpoint.state import LogState
+from refold.checkpoint.state import GrowingState, LogState
 from refold.cli.main import run
 from refold.core.project import project
 from refold.core.validate import all_violations
@@ -42,22 +42,22 @@ def config(thread: str) -> Any:
     return {"configurable": {"thread_id": thread}, "recursion_limit": 300}
 
 
-def agent_of(saver: BaseCheckpointSaver[Any], files: Files, *, rounds: int = 14, log: bool = False) -> Any:
+def agent_of(saver: BaseCheckpointSaver[Any], files: Files, *, rounds: int = 14, schema: Any = None) -> Any:
     model, _ = worker_model(rounds)
     window = WindowMiddleware(files=files, policy=QUICK, repair="state")
-    return create_agent(model, TOOLS, middleware=[window], checkpointer=saver, state_schema=LogState if log else None)
+    return create_agent(model, TOOLS, middleware=[window], checkpointer=saver, state_schema=schema)
 
 
-@pytest.mark.parametrize("log", [False, True], ids=["add_messages", "LogState"])
-def test_report_and_collect_by_url(url: str, log: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("schema", [None, GrowingState, LogState], ids=["add_messages", "GrowingState", "LogState"])
+def test_report_and_collect_by_url(url: str, schema: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`refold report` prints the report of the state; `refold collect` removes what no thread names, and that alone."""
     place = tmp_path / "files"
     files = LocalFiles(place)
     with PostgresSaver.from_conn_string(url) as saver:
-        agent = agent_of(saver, files, log=log)
+        agent = agent_of(saver, files, schema=schema)
         for thread in ("kept", "gone"):
             agent.invoke({"messages": [HumanMessage("Do all the steps.", id="task")]}, config(thread))
-            agent = agent_of(saver, files, log=log)
+            agent = agent_of(saver, files, schema=schema)
         values = agent.get_state(config("kept")).values
         saver.delete_thread("gone")
     assert run(["report", url, "kept", "--files", str(place), "--json"]) == 0

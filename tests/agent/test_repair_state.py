@@ -15,7 +15,7 @@ from langgraph.types import Command, interrupt
 
 from refold.agent.window import WindowMiddleware
 from refold.checkpoint import SqliteSaver
-from refold.checkpoint.state import LogState
+from refold.checkpoint.state import GrowingState, LogState
 from refold.core.validate import all_violations
 from refold.files import MemoryFiles
 from refold.testing import StrictModel
@@ -39,13 +39,11 @@ def calls(*named: tuple[str, str, dict[str, object]]) -> AIMessage:
     return AIMessage("", tool_calls=[{"name": name, "args": args, "id": call} for name, call, args in named])
 
 
-def agent_of(script: list[AIMessage | str], saver: BaseCheckpointSaver[Any], *, log: bool, **options: Any) -> Any:
+def agent_of(script: list[AIMessage | str], saver: BaseCheckpointSaver[Any], *, schema: Any, **options: Any) -> Any:
     window = WindowMiddleware(files=MemoryFiles(), repair="state")
     middleware = [window, *options.pop("middleware", [])]
     model = StrictModel(script=script, limit=8_000)
-    return create_agent(
-        model, [look, ask], middleware=middleware, checkpointer=saver, state_schema=LogState if log else None, **options
-    )
+    return create_agent(model, [look, ask], middleware=middleware, checkpointer=saver, state_schema=schema, **options)
 
 
 DAMAGE: list[BaseMessage] = [
@@ -56,12 +54,12 @@ DAMAGE: list[BaseMessage] = [
 ]
 
 
-@pytest.mark.parametrize("log", [False, True], ids=["add_messages", "LogState"])
+@pytest.mark.parametrize("schema", [None, GrowingState, LogState], ids=["add_messages", "GrowingState", "LogState"])
 class TestTheLogIsMended:
     @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
-    def test_in_place_and_for_good(self, log: bool, is_async: bool, tmp_path: Path) -> None:
+    def test_in_place_and_for_good(self, schema: Any, is_async: bool, tmp_path: Path) -> None:
         """A dangling call and a stray result: after the run the stored log is valid for every provider."""
-        agent = agent_of(["done", "again"], InMemorySaver(), log=log)
+        agent = agent_of(["done", "again"], InMemorySaver(), schema=schema)
         given = {"messages": DAMAGE}
         asyncio.run(agent.ainvoke(given, CONFIG)) if is_async else agent.invoke(given, CONFIG)
         stored = agent.get_state(CONFIG).values["messages"]
@@ -71,23 +69,23 @@ class TestTheLogIsMended:
         updates = list(agent.stream({"messages": [HumanMessage("more", id="h2")]}, CONFIG))
         assert [u["RefoldWindow.before_model"] for u in updates if "RefoldWindow.before_model" in u] == [None]
 
-    def test_fault_82_one_of_two_parallel_calls_rejected(self, log: bool) -> None:
+    def test_fault_82_one_of_two_parallel_calls_rejected(self, schema: Any) -> None:
         """The rejected call has the human's answer, the free one its result; no repair is needed, none is written."""
         gate = HumanInTheLoopMiddleware(interrupt_on={"ask": True})
         script: list[AIMessage | str] = [
             calls(("look", "free", {"n": 1}), ("ask", "gated", {"question": "May I?"})), "done",
         ]  # fmt: skip
-        agent = agent_of(script, InMemorySaver(), log=log, middleware=[gate])
+        agent = agent_of(script, InMemorySaver(), schema=schema, middleware=[gate])
         agent.invoke({"messages": [HumanMessage("go", id="h")]}, CONFIG)
         agent.invoke(Command(resume={"decisions": [{"type": "reject", "message": "no"}]}), CONFIG)
         stored = agent.get_state(CONFIG).values["messages"]
         assert all_violations(stored) == {}
         assert not [m for m in stored if "refold" in m.additional_kwargs]
 
-    def test_fault_84_a_call_that_a_human_edited(self, log: bool) -> None:
+    def test_fault_84_a_call_that_a_human_edited(self, schema: Any) -> None:
         """An edited call keeps one id for call and result."""
         gate = HumanInTheLoopMiddleware(interrupt_on={"look": True})
-        agent = agent_of([calls(("look", "x", {"n": 1})), "done"], InMemorySaver(), log=log, middleware=[gate])
+        agent = agent_of([calls(("look", "x", {"n": 1})), "done"], InMemorySaver(), schema=schema, middleware=[gate])
         agent.invoke({"messages": [HumanMessage("go", id="h")]}, CONFIG)
         edited = {"type": "edit", "edited_action": {"name": "look", "args": {"n": 7}}}
         agent.invoke(Command(resume={"decisions": [edited]}), CONFIG)
@@ -95,12 +93,12 @@ class TestTheLogIsMended:
         assert [m.text[-6:] for m in stored if isinstance(m, ToolMessage)] == ["seen 7"]
         assert all_violations(stored) == {}
 
-    def test_a_call_that_waits_for_a_human_is_left_alone(self, log: bool) -> None:
+    def test_a_call_that_waits_for_a_human_is_left_alone(self, schema: Any) -> None:
         """While a tool waits nothing is written; answered, the run goes on with the human's answer."""
         script: list[AIMessage | str] = [
             calls(("ask", "q", {"question": "Which?"}), ("look", "l", {"n": 2})), "done",
         ]  # fmt: skip
-        agent = agent_of(script, InMemorySaver(), log=log)
+        agent = agent_of(script, InMemorySaver(), schema=schema)
         agent.invoke({"messages": [HumanMessage("go", id="h")]}, CONFIG)
         waiting = agent.get_state(CONFIG).values["messages"]
         assert not [m for m in waiting if "refold" in m.additional_kwargs]
@@ -108,10 +106,10 @@ class TestTheLogIsMended:
         stored = agent.get_state(CONFIG).values["messages"]
         assert sorted(str(m.content) for m in stored if isinstance(m, ToolMessage)) == ["seen 2", "the left one"]
 
-    def test_a_human_who_goes_on_instead(self, log: bool) -> None:
+    def test_a_human_who_goes_on_instead(self, schema: Any) -> None:
         """New words in place of an answer: the call is told to have none, in place, once."""
         script: list[AIMessage | str] = [calls(("ask", "q", {"question": "Which?"})), "fine, without", "bye"]
-        agent = agent_of(script, InMemorySaver(), log=log)
+        agent = agent_of(script, InMemorySaver(), schema=schema)
         agent.invoke({"messages": [HumanMessage("go", id="h")]}, CONFIG)
         agent.invoke({"messages": [HumanMessage("forget it", id="h2")]}, CONFIG)
         stored = agent.get_state(CONFIG).values["messages"]
@@ -123,7 +121,7 @@ class TestTheLogIsMended:
 class TestEverywhere:
     def test_a_child_mends_its_own_log(self) -> None:
         """An agent inside a tool, with a window of its own, mends the log that it is given."""
-        child = agent_of(["child done"], None, log=False)  # type: ignore[arg-type]
+        child = agent_of(["child done"], None, schema=None)  # type: ignore[arg-type]
         seen: list[list[BaseMessage]] = []
 
         @tool
@@ -143,11 +141,11 @@ class TestEverywhere:
         """A crash between call and result, a new process: what is stored afterwards is whole, and stays the same."""
         path = str(tmp_path / "threads.db")
         with SqliteSaver.from_conn_string(path) as saver:
-            agent = agent_of(["unused"], saver, log=False)
+            agent = agent_of(["unused"], saver, schema=None)
             agent.update_state(CONFIG, {"messages": DAMAGE[:3]}, as_node="model")
         for words in ("first", "second"):
             with SqliteSaver.from_conn_string(path) as saver:
-                agent = agent_of([words], saver, log=False)
+                agent = agent_of([words], saver, schema=None)
                 agent.invoke({"messages": [HumanMessage(words, id=words)]}, CONFIG)
                 stored = agent.get_state(CONFIG).values["messages"]
                 assert all_violations(stored) == {}

@@ -17,7 +17,7 @@ from langgraph.types import Command
 import refold
 from refold.agent.window import WindowMiddleware
 from refold.checkpoint import SqliteSaver
-from refold.checkpoint.state import LogState
+from refold.checkpoint.state import GrowingState, LogState
 from refold.core.policy import Policy
 from refold.core.project import project
 from refold.core.validate import all_violations
@@ -28,16 +28,15 @@ CONFIG: Any = {"configurable": {"thread_id": "t"}, "recursion_limit": 500}
 ROUNDS = 14
 
 
-def agent_of(model: StrictModel, saver: BaseCheckpointSaver[Any], *, log: bool = False, policy: Policy = QUICK) -> Any:
+def agent_of(model: StrictModel, saver: BaseCheckpointSaver[Any], *, schema: Any = None, policy: Policy = QUICK) -> Any:
     window = WindowMiddleware(files=MemoryFiles(), policy=policy)
-    schema = LogState if log else None
     return create_agent(model, TOOLS, middleware=[window], checkpointer=saver, state_schema=schema)
 
 
-def summarised(saver: BaseCheckpointSaver[Any], *, log: bool = False) -> Any:
+def summarised(saver: BaseCheckpointSaver[Any], *, schema: Any = None) -> Any:
     """An agent whose thread holds at least one summary."""
     model, worker = worker_model(ROUNDS)
-    agent = agent_of(model, saver, log=log)
+    agent = agent_of(model, saver, schema=schema)
     agent.invoke({"messages": [HumanMessage("Do all the steps.", id="task")]}, CONFIG)
     assert worker.summaries > 0
     return agent
@@ -51,12 +50,12 @@ def window_of(values: dict[str, Any]) -> list[str]:
     return [m.model_dump_json() for m in project(values["messages"], values["folds"]).messages]
 
 
-@pytest.mark.parametrize("log", [False, True], ids=["add_messages", "LogState"])
+@pytest.mark.parametrize("schema", [None, GrowingState, LogState], ids=["add_messages", "GrowingState", "LogState"])
 class TestItIsExact:
     @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
-    def test_the_window_is_the_one_without_those_folds(self, log: bool, is_async: bool) -> None:
+    def test_the_window_is_the_one_without_those_folds(self, schema: Any, is_async: bool) -> None:
         """After the undo the window is, byte for byte, what it would be had the pass never been made."""
-        agent = summarised(InMemorySaver(), log=log)
+        agent = summarised(InMemorySaver(), schema=schema)
         before = agent.get_state(CONFIG).values
         if is_async:
             undone = asyncio.run(refold.aundo_summary(agent, CONFIG, model=larger(), policy=QUICK))
@@ -70,9 +69,9 @@ class TestItIsExact:
         assert undone.before < undone.after <= undone.budget
         assert all_violations(project(after["messages"], after["folds"]).messages) == {}
 
-    def test_every_summary_one_by_one(self, log: bool) -> None:
+    def test_every_summary_one_by_one(self, schema: Any) -> None:
         """Undone again and again, the whole log is the window; then there is nothing left to undo."""
-        agent = summarised(InMemorySaver(), log=log)
+        agent = summarised(InMemorySaver(), schema=schema)
         for _ in range(20):
             if refold.undo_summary(agent, CONFIG, model=larger(), policy=QUICK) is None:
                 break

@@ -23,7 +23,10 @@ same within noise, since decoding the messages dominates (docs/benchmarks-checkp
 
 
 class GrowingState(AgentState):
-    """`AgentState` with refold's `add_messages` as the reducer."""
+    """`AgentState` with refold's `add_messages`: `create_agent(..., state_schema=GrowingState)`, with any saver.
+
+    Threads go on from and to the plain `AgentState`. A message is a value once it is in the log; see `add_messages`.
+    """
 
     messages: Required[Annotated[list[AnyMessage], add_messages]]
 
