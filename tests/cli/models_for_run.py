@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.types import interrupt
 
+from refold.agent.create import create_agent
+from refold.checkpoint import SqliteSaver
+from refold.files import MemoryFiles
 from refold.testing import BreakOff, Hang, StrictModel
 from refold.testing.strict_model import Step
 
@@ -46,6 +49,18 @@ def echo() -> StrictModel:
     def script(messages: Sequence[BaseMessage]) -> Step:
         said = [message.text for message in messages if isinstance(message, HumanMessage)]
         return f"message {len(said)}: {said[-1]}"
+
+    return StrictModel(script=script, limit=32_000)
+
+
+def rival() -> StrictModel:
+    """While it answers, somebody else says something in its thread, on the same file."""
+
+    def script(messages: Sequence[BaseMessage]) -> Step:
+        with SqliteSaver.from_conn_string(".refold/threads.db") as saver:
+            other = create_agent(echo(), files=MemoryFiles(), checkpointer=saver)
+            other.invoke({"messages": [HumanMessage("from another terminal")]}, {"configurable": {"thread_id": "t"}})
+        return "too late"
 
     return StrictModel(script=script, limit=32_000)
 

@@ -157,6 +157,13 @@ class TestPrune:
         code, [row] = command("prune", ours, "--keep", 1, "--thread", "plain")
         assert (code, row["checkpoints"]) == (0, 10)
 
+    def test_a_thread_that_is_not_there(self, ours: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        """A usage error that names it, and nothing is removed from the others that were named."""
+        assert run(["prune", str(ours), "--keep", "1", "--thread", "plain", "--thread", "plane"]) == 2
+        assert "plane" in capsys.readouterr().err
+        with SqliteSaver.from_conn_string(str(ours)) as saver:
+            assert saver.stats().checkpoints == 18
+
     def test_by_age(self, ours: Path, command: Run) -> None:
         """Nothing is older than a day; everything but the newest is older than nothing."""
         assert command("prune", ours, "--older-than", "1d")[1][0]["removed_checkpoints"] == 0

@@ -39,6 +39,16 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     return call
 
 
+class TestTwoTerminals:
+    def test_the_second_on_one_thread_is_told(self, command: Run) -> None:
+        """Who comes too late gets an error that says so; the thread is what the other one made of it."""
+        code, _, err = command("mine", "--thread", "t", model="rival")
+        assert code != 0
+        assert "went on" in err or "moved" in err
+        _, out, err = command("again", "--thread", "t")
+        assert out == "message 3: again\n"
+
+
 class TestOutput:
     def test_the_answer_alone_goes_to_standard_output(self, command: Run) -> None:
         """Piped, standard output is the agent's words; the rest is plain text on standard error."""

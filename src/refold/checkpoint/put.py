@@ -1,19 +1,17 @@
-"""The programs that write: one checkpoint, or the writes of one task.
+"""The program that writes a checkpoint.
 
-Both serialize, hash and compress first, then write in one short transaction. A `put` builds on its parent's row: what
-the parent has and the new checkpoint did not change is pointed at again, without looking at the value. The parent is
+It serializes, hashes and compresses first, then writes in one short transaction. A checkpoint builds on its parent's
+row: what the parent has and the new one did not change is pointed at again, without looking at the value. The parent is
 read again in the transaction; if another process changed it meanwhile, the draft is made anew.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TypeAlias, cast
+from typing import cast
 
-from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
-    WRITES_IDX_MAP,
     ChannelVersions,
     Checkpoint,
     CheckpointMetadata,
@@ -23,19 +21,17 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from refold.checkpoint.blobs import store_gen
 from refold.checkpoint.caches import Elements, ListState, Tip
-from refold.checkpoint.drafts import Context, Draft, draft_of, every_draft, seal_new, use_as_base
-from refold.checkpoint.effects import Args, Select, Transaction, one
-from refold.checkpoint.header import Cell, Header, InBlob, Inline, InLog, Stored, Write
-from refold.checkpoint.lists import ListDraft, draft_list, is_loggable
-from refold.checkpoint.logs import extend_log_gen, read_logs_gen
+from refold.checkpoint.cells import CellDraft, draft_cell, drafts_in, settle_cells_gen
+from refold.checkpoint.drafts import Context, every_draft, seal_new
+from refold.checkpoint.effects import Select, Transaction, one
+from refold.checkpoint.header import Cell, Header, InLog, Stored
+from refold.checkpoint.lists import draft_list, is_loggable
+from refold.checkpoint.logs import read_logs_gen
 from refold.checkpoint.lost import refuse_lost_channels_gen
 from refold.checkpoint.rows import (
     header_of,
-    pack_task,
     read_templates_gen,
     store_header_gen,
-    store_writes_gen,
-    writes_of,
 )
 from refold.checkpoint.shape import Shape, is_plain, plain_copy
 from refold.checkpoint.spaces import (
@@ -44,10 +40,10 @@ from refold.checkpoint.spaces import (
     Address,
     Space,
     address_of,
+    await_gen,
     find_checkpoint_gen,
     find_gen,
     find_head_gen,
-    find_space_gen,
     fit_space_gen,
     hold_space_gen,
     is_deleted_gen,
@@ -56,25 +52,11 @@ from refold.checkpoint.spaces import (
     pack_id,
 )
 from refold.core.program import Program
-from refold.errors import CheckpointError, ConfigurationError, HeadMovedError
+from refold.errors import CheckpointError, HeadMovedError
 
 _INLINE_VALUE = 12  # bytes: an inline value is repeated in every checkpoint that keeps it
-_INLINE_WRITE = 48  # bytes: a write is there once
-_INLINE_REFS = 8
 _ATTEMPTS = 8
 _KNOWN_KEYS = frozenset({"id", "ts", "channel_values", "channel_versions", "versions_seen"})
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class InlineDraft:
-    """A value small enough to stand in the row; its parts are blobs."""
-
-    tag: str
-    pieces: Sequence[bytes]
-    parts: Sequence[Draft]
-
-
-CellDraft: TypeAlias = "Cell | InlineDraft | Draft | ListDraft"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,9 +88,6 @@ class Written:
     lists: Mapping[int, ListState] = field(default_factory=dict)
 
 
-# --- put ---
-
-
 def put_gen(
     ctx: Context,
     config: RunnableConfig,
@@ -132,7 +111,7 @@ def put_gen(
             yield from refuse_lost_channels_gen(ctx, parent, before, checkpoint)
         yield from _recall_lists_gen(ctx, tip, checkpoint["channel_values"])
         draft = _draft_put(ctx, address, parent.checkpoint_id, tip, checkpoint, full_metadata, new_versions)
-        seal_new(ctx, _drafts_in(draft.cells.values()))
+        seal_new(ctx, drafts_in(draft.cells.values()))
         outcome = yield from Transaction(program=partial(_write_put_gen, ctx, draft), write=True)
         match outcome:
             case Stale():
@@ -272,14 +251,7 @@ def _draft_value(ctx: Context, channel: str, value: object, before: Header | Non
         base = base if isinstance(base, InLog) else None
         state = None if base is None else ctx.caches.lists.get(base.log)
         return draft_list(ctx, cast("list[object]", items), base=base, state=state, snapshot=snapshot)
-    return _draft_cell(ctx, value, _INLINE_VALUE)
-
-
-def _draft_cell(ctx: Context, value: object, limit: int) -> CellDraft:
-    plain = ctx.serde.dump(value)
-    draft = draft_of(ctx, plain)
-    small = sum(map(len, draft.pieces)) <= limit and len(draft.parts) <= _INLINE_REFS
-    return InlineDraft(tag=plain.tag, pieces=draft.pieces, parts=draft.parts) if small else draft
+    return draft_cell(ctx, value, _INLINE_VALUE)
 
 
 def _storable(ctx: Context, value: Mapping[str, object]) -> Mapping[str, Shape] | Stored:
@@ -287,21 +259,6 @@ def _storable(ctx: Context, value: Mapping[str, object]) -> Mapping[str, Shape] 
         return cast("Mapping[str, Shape]", plain_copy(value))
     plain = ctx.serde.dump(value)
     return Stored(tag=plain.tag, data=plain.data)
-
-
-def _drafts_in(cells: "Sequence[CellDraft] | object") -> list[Draft]:
-    drafts: list[Draft] = []
-    for cell in cast("Sequence[CellDraft]", cells):
-        match cell:
-            case Draft():
-                drafts.append(cell)
-            case InlineDraft(parts=parts):
-                drafts += parts
-            case ListDraft():
-                drafts += cell.drafts
-            case _:
-                pass
-    return drafts
 
 
 def _write_put_gen(ctx: Context, draft: PutDraft) -> Program[Written | Stale | Dropped]:
@@ -325,14 +282,14 @@ def _write_put_gen(ctx: Context, draft: PutDraft) -> Program[Written | Stale | D
     existing = yield from find_checkpoint_gen(space, checkpoint_id)
     if existing is not None:
         yield from Select(statement="checkpoint_hold", args={"seq": existing.seq})
-    ids = yield from store_gen(ctx, _drafts_in(draft.cells.values()))
-    cells, lists = yield from _settle_cells_gen(ctx, draft.cells, ids)
+    ids = yield from store_gen(ctx, drafts_in(draft.cells.values()))
+    cells, lists = yield from settle_cells_gen(ctx, draft.cells, ids)
     header = _with_cells(draft.header, cells)
     template, data = yield from store_header_gen(ctx, header, checkpoint_id)
     run = None if draft.run is None else (yield from _run_gen(draft.run, space))
     parent_seq = None
     if draft.parent_id is not None:  # a parent that is not stored keeps its place, so that the link is not lost
-        parent_seq = parent.seq if parent is not None else (yield from _await_gen(space, draft.parent_id))
+        parent_seq = parent.seq if parent is not None else (yield from await_gen(space, draft.parent_id))
     row = {"state": LISTED, "parent": parent_seq, "run": run, "template": template, "data": data}
     if existing is None:
         packed = pack_id(checkpoint_id, wide=space.wide)
@@ -371,28 +328,6 @@ def _check_head_gen(address: Address, space: Space, draft: PutDraft) -> Program[
         raise HeadMovedError(address.thread, expected=draft.parent_id, found=found)
 
 
-def _settle_cells_gen(
-    ctx: Context, drafts: Mapping[str, CellDraft], ids: Mapping[bytes, int]
-) -> Program[tuple[Mapping[str, Cell], Mapping[int, ListState]]]:
-    cells: dict[str, Cell] = {}
-    lists: dict[int, ListState] = {}
-    for channel, draft in drafts.items():
-        match draft:
-            case ListDraft():
-                keep, tail = draft.settle(ids)
-                cell = yield from extend_log_gen(ctx, draft.base, keep, tail, head=draft.head, snapshot=draft.snapshot)
-                cells[channel] = cell
-                lists[cell.log] = draft.remembered(keep, tail)
-            case Draft():
-                cells[channel] = InBlob(blob=ids[draft.name])
-            case InlineDraft():
-                refs = [ids[part.name] for part in draft.parts]
-                cells[channel] = Inline(tag=draft.tag, pieces=draft.pieces, refs=refs)
-            case Inline() | InBlob() | InLog():
-                cells[channel] = draft
-    return cells, lists
-
-
 def _run_gen(name: bytes, space: Space) -> Program[int]:
     for _ in range(2):
         row = one((yield from Select(statement="run_get", args={"name": name, "space": space.id})))
@@ -406,96 +341,5 @@ def _remember(ctx: Context, address: Address, draft: PutDraft, written: Written)
     ctx.caches.tips.put((address.thread, address.ns), written.tip)
     for log, state in written.lists.items():
         ctx.caches.lists.put(log, state)
-    for item in every_draft(_drafts_in(draft.cells.values())):
+    for item in every_draft(drafts_in(draft.cells.values())):
         ctx.caches.stored.put(item.name, item.name)
-
-
-# --- put_writes ---
-
-
-def put_writes_gen(
-    ctx: Context, config: RunnableConfig, writes: Sequence[tuple[str, object]], task_id: str, task_path: str
-) -> Program[None]:
-    """Store a task's writes. A write with an index that is stored stays as it is; special ones are replaced.
-
-    Raises `ConfigurationError` for a config without a checkpoint id.
-    """
-    address = address_of(config)
-    if address.checkpoint_id is None:
-        raise ConfigurationError("put_writes needs a config with a checkpoint_id: writes belong to a checkpoint")
-    drafts = [
-        (WRITES_IDX_MAP.get(channel, idx), channel, _draft_cell(ctx, value, _INLINE_WRITE))
-        for idx, (channel, value) in enumerate(writes)
-    ]
-    blobs = _drafts_in([cell for _, _, cell in drafts])
-    _share_a_message(writes, blobs)
-    seal_new(ctx, blobs)
-    stored = yield from Transaction(
-        program=partial(_write_writes_gen, ctx, address, drafts, task_id, task_path), write=True
-    )
-    if stored:
-        for item in every_draft(blobs):
-            ctx.caches.stored.put(item.name, item.name)
-
-
-def _share_a_message(writes: Sequence[tuple[str, object]], blobs: Sequence[Draft]) -> None:
-    """A task that wrote a message and sends: the sends repeat the message's calls."""
-    has_message = any(
-        isinstance(value, BaseMessage) or (isinstance(value, list) and value and isinstance(value[0], BaseMessage))
-        for _, value in writes
-    )
-    if has_message and len(blobs) > 1:
-        leaves = [draft for draft in blobs if not draft.parts]
-        use_as_base(max(leaves, key=lambda draft: len(draft.data), default=None), leaves)
-
-
-def _write_writes_gen(
-    ctx: Context, address: Address, drafts: Sequence[tuple[int, str, CellDraft]], task: str, path: str
-) -> Program[bool]:
-    checkpoint_id = address.checkpoint_id or ""
-    seq = yield from _awaited_gen(address, checkpoint_id)
-    if seq is None:
-        return False
-    key: Args = {"checkpoint": seq, "task": pack_task(task)}
-    row = one((yield from Select(statement="write_get", args=key)))
-    kept: dict[int, Write] = {}
-    if row is not None:
-        template, data = cast("tuple[int, bytes]", row)
-        templates = yield from read_templates_gen(ctx, [template])
-        kept = {write.idx: write for write in writes_of(ctx, templates[template], data, checkpoint_id, task)}
-    wanted = [(idx, channel, cell) for idx, channel, cell in drafts if idx < 0 or idx not in kept]
-    if not wanted:
-        return False
-    ids = yield from store_gen(ctx, _drafts_in([cell for _, _, cell in wanted]))
-    for idx, channel, cell in wanted:
-        settled, _ = yield from _settle_cells_gen(ctx, {channel: cell}, ids)
-        kept[idx] = Write(idx=idx, channel=channel, cell=settled[channel], path=path)
-    template, sealed = yield from store_writes_gen(ctx, list(kept.values()), checkpoint_id, task)
-    yield from Select(statement="write_put", args={**key, "template": template, "data": sealed})
-    return True
-
-
-def _awaited_gen(address: Address, checkpoint_id: str) -> Program[int | None]:
-    """The row that writes belong to. Writes may come before their checkpoint: then its place is kept. None when the
-    thread was deleted since."""
-    space = yield from find_space_gen(address.thread, address.ns)
-    row = None if space is None else (yield from find_checkpoint_gen(space, checkpoint_id))
-    if row is not None and (yield from Select(statement="checkpoint_hold", args={"seq": row.seq})):
-        return row.seq
-    if (yield from is_deleted_gen(address.thread, checkpoint_id)):
-        return None
-    space = yield from open_space_gen(address.thread, address.ns, checkpoint_id)
-    return (yield from _await_gen(space, checkpoint_id))
-
-
-def _await_gen(space: Space, checkpoint_id: str) -> Program[int]:
-    """The row of a checkpoint, or a place kept for it."""
-    row = yield from find_checkpoint_gen(space, checkpoint_id)
-    if row is not None:
-        return row.seq
-    space = yield from fit_space_gen(space, checkpoint_id)
-    args: Args = {"space": space.id, "id": pack_id(checkpoint_id, wide=space.wide), "state": AWAITED}
-    added = yield from Select(
-        statement="checkpoint_add", args={**args, "parent": None, "run": None, "template": None, "data": None}
-    )
-    return cast("int", added[0][0])

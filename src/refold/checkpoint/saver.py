@@ -28,7 +28,8 @@ from refold.checkpoint.compact import Compacted, compact_gen
 from refold.checkpoint.drafts import Context
 from refold.checkpoint.lean import cost
 from refold.checkpoint.listing import listing_of, next_gen
-from refold.checkpoint.put import put_gen, put_writes_gen
+from refold.checkpoint.put import put_gen
+from refold.checkpoint.put_writes import put_writes_gen
 from refold.checkpoint.read import delta_history_gen, get_tuple_gen
 from refold.checkpoint.retention import (
     copy_thread_gen,

@@ -12,7 +12,7 @@ from typing import cast
 
 from langchain_core.runnables import RunnableConfig
 
-from refold.checkpoint.effects import Row, Select, SelectEach, as_bytes, one
+from refold.checkpoint.effects import Args, Row, Select, SelectEach, as_bytes, one
 from refold.checkpoint.shape import is_canonical_uuid
 from refold.core.program import Program
 from refold.errors import ConfigurationError
@@ -172,3 +172,16 @@ def note_deletion_gen(thread: str, newest: str) -> Program[None]:
     if not (yield from is_deleted_gen(thread, newest)):
         value = newest.encode("utf-8", "surrogatepass")
         yield from Select(statement="meta_set", args={"key": deletion_key(thread), "value": value})
+
+
+def await_gen(space: Space, checkpoint_id: str) -> Program[int]:
+    """The row of a checkpoint, or a place kept for it."""
+    row = yield from find_checkpoint_gen(space, checkpoint_id)
+    if row is not None:
+        return row.seq
+    space = yield from fit_space_gen(space, checkpoint_id)
+    args: Args = {"space": space.id, "id": pack_id(checkpoint_id, wide=space.wide), "state": AWAITED}
+    added = yield from Select(
+        statement="checkpoint_add", args={**args, "parent": None, "run": None, "template": None, "data": None}
+    )
+    return cast("int", added[0][0])

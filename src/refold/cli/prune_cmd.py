@@ -1,11 +1,15 @@
 """`refold prune`: old checkpoints removed, by one of three rules."""
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from refold.cli.database import HELP, moment, saver_of, say
 from refold.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from refold.checkpoint.saver import SyncSaver
 
 
 def register(app: typer.Typer) -> None:
@@ -38,6 +42,7 @@ def prune(
     age = older_than or idle
     before = None if age is None else moment(age)
     with saver_of(database) as saver:
+        _check_threads(saver, thread or ())
         held = saver.stats()
         saver.prune(thread or None, strategy=strategy, keep=keep or 1, before=before, batch_size=batch)
         saver.gc()
@@ -51,3 +56,10 @@ def prune(
         "now_bytes": left.database_bytes,
     }
     say("pruned", rows, as_json=as_json)
+
+
+def _check_threads(saver: "SyncSaver", threads: Sequence[str]) -> None:
+    """A name that no thread has is a slip of the pen, and nothing is removed."""
+    for name in threads:
+        if next(saver.list({"configurable": {"thread_id": name}}, limit=1), None) is None:
+            raise ConfigurationError(f"--thread {name}: there is no such thread; `refold threads` lists them")

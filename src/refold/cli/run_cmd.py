@@ -186,7 +186,7 @@ def _session(job: _Job, thread: str, *, as_json: bool) -> "Iterator[Session]":
     if not is_postgres(job.database):
         _make_folder_of(job.database)
     with (
-        open_saver(job.database, serde_of_environment()) as saver,
+        open_saver(job.database, serde_of_environment(), exclusive=True) as saver,
         CtrlC() as ctrl_c,
         asyncio.Runner() as runner,
     ):

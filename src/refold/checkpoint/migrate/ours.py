@@ -30,16 +30,16 @@ _PAGE: Final = 500
 
 
 @contextmanager
-def open_saver(url: str, serde: SerializerProtocol | None = None) -> Iterator[SyncSaver]:
+def open_saver(url: str, serde: SerializerProtocol | None = None, *, exclusive: bool = False) -> Iterator[SyncSaver]:
     """The saver of a path or URL, with its tables."""
     if is_postgres(url):
         from refold.checkpoint import PostgresSaver  # the page that says what is missing
 
-        with PostgresSaver.from_conn_string(url, serde=serde) as postgres:
+        with PostgresSaver.from_conn_string(url, serde=serde, exclusive=exclusive) as postgres:
             postgres.setup()
             yield postgres
     else:
-        with SqliteSaver.from_conn_string(url, serde=serde) as sqlite:
+        with SqliteSaver.from_conn_string(url, serde=serde, exclusive=exclusive) as sqlite:
             sqlite.setup()
             yield sqlite
 
