@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from refold.agent.window import WindowMiddleware
     from refold.checkpoint.reducer import reduce_messages
     from refold.checkpoint.state import GrowingState, LogState
-    from refold.core.plan import Plan, plan
+    from refold.core.plan import plan
     from refold.core.policy import Policy
+    from refold.core.situation import Plan
     from refold.errors import ContextOverflowError, RefoldError
     from refold.files import Files, LocalFiles, MemoryFiles, open_files
 
@@ -80,7 +81,7 @@ _HOMES = {
     "LogState": "refold.checkpoint.state",
     "MemoryFiles": "refold.files",
     "OffloadMiddleware": "refold.agent.offload",
-    "Plan": "refold.core.plan",
+    "Plan": "refold.core.situation",
     "Policy": "refold.core.policy",
     "RefoldError": "refold.errors",
     "RetentionMiddleware": "refold.agent.retention",

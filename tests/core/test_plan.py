@@ -8,8 +8,9 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from refold.core.canonical import Json
 from refold.core.compact import situation_of
 from refold.core.messages import is_record
-from refold.core.plan import ItemStep, Plan, SummaryStep, plan
+from refold.core.plan import plan
 from refold.core.policy import Policy
+from refold.core.situation import ItemStep, Plan, SummaryStep
 from refold.core.turn import fit_compaction, open_gauge
 from refold.testing.world import World
 

@@ -17,8 +17,8 @@ from rich.text import Text
 from refold.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from refold.core.plan import Plan
     from refold.core.policy import Policy
+    from refold.core.situation import Plan
     from refold.replay.managed import Progress as Step
     from refold.replay.result import Replay
     from refold.replay.transcript import Transcript

@@ -10,8 +10,9 @@ from refold.core.effects import Room
 from refold.core.limits import Budget, resolve_limits
 from refold.core.meter import Count, EstimatingMeter
 from refold.core.passes import Scope
-from refold.core.plan import ItemStep, Plan, plan
+from refold.core.plan import plan
 from refold.core.policy import Policy
+from refold.core.situation import ItemStep, Plan
 from refold.core.turn import Turn, fit_compaction, open_gauge
 from refold.replay.measure import Scale
 from refold.replay.model import RecordedModel
