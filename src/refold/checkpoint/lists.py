@@ -112,9 +112,10 @@ def draft_list(
     keep = base.length
     if len(value) >= keep and state.compares and _is_unchanged(value, state, keep):
         added = value[keep:]
+        marks = [mark_of(element) for element in added]  # before they are serialized: what is edited later shows
         return ListDraft(
             base=base, before=state, keep=keep, tail=[_entry(ctx, element) for element in added], snapshot=snapshot,
-            since=keep, objects=added, marks=[mark_of(element) for element in added], origin=_origin(value),
+            since=keep, objects=added, marks=marks, origin=_origin(value),
         )  # fmt: skip
     return _draft_by_element(ctx, value, base=base, state=state, snapshot=snapshot)
 
