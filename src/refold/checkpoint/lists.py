@@ -179,14 +179,30 @@ def _draft_by_element(
     entries: list[Entry | Draft] = []
     marks: list[object] = []
     for place, element in enumerate(value):
+        was = places.get(id(element), place)
+        if compared is not None and _is_as_marked(element, compared, was):
+            entries.append(compared.elements.entries[was])
+            marks.append(compared.elements.marks[was])
+            continue
         mark = mark_of(element)
-        before = None if compared is None else _known(element, mark, compared, places.get(id(element), place))
+        before = None if compared is None else _known(element, mark, compared, was)
         entries.append(_entry(ctx, element) if before is None else before)
         marks.append(mark)
     return ListDraft(
         base=base, before=state, keep=0, tail=entries, snapshot=snapshot, since=0, objects=list(value), marks=marks,
         origin=_origin(value),
     )  # fmt: skip
+
+
+def _is_as_marked(element: object, state: ListState, place: int) -> bool:
+    """Whether a message is the very object that stood at a place, as it was: rule 1."""
+    if place >= state.length or element is not state.elements.objects[place]:
+        return False
+    mark = state.elements.marks[place]
+    try:
+        return type(mark) is tuple and isinstance(element, BaseMessage) and signature(element) == mark
+    except (ValueError, TypeError):  # a value that refuses to be compared
+        return False
 
 
 def _known(element: object, mark: object, state: ListState, place: int) -> Entry | None:

@@ -40,12 +40,12 @@ class KnownIdError(Exception):
 class Growth:
     """What logs that grew from each other share: messages, a stamp for each place, and the place of each id.
 
-    The messages that it began with stay; of what came after them, only the newest way on is kept. `source` is the list
-    that it began with, to be recognised by.
+    The messages that it began with stay; of what came after them, only the newest way on is kept. `source` is the plain
+    list that it began with, to be recognised by.
     """
 
     def __init__(self, messages: Sequence[BaseMessage]) -> None:
-        self.source = messages
+        self.source = None if isinstance(messages, MessageLog) else messages  # which would keep another growth alive
         self._begun = len(messages)
         self._messages = list(messages)
         self._stamps = [next(_stamps)] * self._begun
