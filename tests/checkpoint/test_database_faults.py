@@ -182,6 +182,23 @@ class TestTwoWriters:
             assert found is not None
             assert found.parent_config == head
 
+    def test_a_history_that_is_being_read_holds_nothing(self, tmp_path: Path) -> None:
+        """A listing that is stopped in the middle lets writers through, in its process and in others, and goes on."""
+        file = str(tmp_path / "c.db")
+        with (
+            SqliteSaver.from_conn_string(file) as saver,
+            SqliteSaver.from_conn_string(file, timeout=0.2) as other,
+        ):
+            config = ROOT
+            for number in range(1, 200):
+                config = step(saver, config, number)
+            listing = saver.list(ROOT)
+            first = [next(listing) for _ in range(3)]
+            config = step(other, config, 200)
+            step(saver, config, 201)
+            other.prune(["another"])
+            assert len(first) + len(list(listing)) == 199
+
     def test_threads_share_a_saver(self, saver: SqliteSaver) -> None:
         """Many threads on one saver, each with its own LangGraph thread: all that they stored is there."""
         failures: list[BaseException] = []

@@ -15,6 +15,7 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from psycopg.conninfo import make_conninfo
 from psycopg.rows import dict_row
 from psycopg_pool import ConnectionPool
 
@@ -213,6 +214,32 @@ class TestManyWriters:
         assert len([1 for task, _, _ in writes if task == "shared"]) == 8
         assert len(list(saver.list(at("t")))) == 9
         assert saver.verify().problems == ()
+
+    def test_writers_of_other_threads_wait_for_no_one(self, saver: PostgresSaver, postgres_url: str) -> None:
+        """While a transaction holds all that a step of one thread locks, a step of another goes through; one of that
+        thread waits."""
+        head, other = step(saver, at("held"), 1), step(saver, at("free"), 1)
+        impatient = make_conninfo(postgres_url, options="-c lock_timeout=500ms")
+        with psycopg.connect(postgres_url) as holder, PostgresSaver.from_conn_string(impatient) as second:
+            for held in ("space WHERE id = 1", "checkpoint WHERE space = 1", "log WHERE id = 1"):
+                holder.execute(f"SELECT 1 FROM refold_{held} FOR UPDATE")  # type: ignore[arg-type]
+            step(second, other, 2)
+            with pytest.raises(DatabaseUnavailableError):
+                step(second, head, 2)
+        step(saver, head, 2)
+        assert saver.verify().problems == ()
+
+    def test_a_history_that_is_being_read_holds_nothing(self, postgres_url: str) -> None:
+        """With one connection: a listing that is stopped in the middle lets writers through, and goes on."""
+        with PostgresSaver.from_conn_string(postgres_url, max_size=1) as saver:
+            config = at("t")
+            for number in range(1, 200):
+                config = step(saver, config, number)
+            listing = saver.list(at("t"))
+            first = [next(listing) for _ in range(3)]
+            step(saver, config, 200)
+            saver.delete_thread("none")
+            assert len(first) + len(list(listing)) == 199
 
     def test_the_second_is_refused_when_exclusive(self, postgres_url: str) -> None:
         """Fault 171: of two exclusive writers that race for one head exactly one wins."""
