@@ -5,7 +5,7 @@ gets a number (recordings and foreign stores do hold duplicate ids). Keys are st
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from operator import attrgetter, is_
 
 from langchain_core.messages import BaseMessage
@@ -18,16 +18,11 @@ _fields_of = attrgetter("__dict__", "__pydantic_extra__")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Log:
-    """A snapshot. `positions` maps each key to its index.
-
-    `given` are the messages as they were handed in last: equal to `messages`, and other objects where a thread was read
-    again from its checkpoint. They are only compared with.
-    """
+    """A snapshot. `positions` maps each key to its index."""
 
     messages: tuple[BaseMessage, ...]
     keys: tuple[str, ...]
     positions: Mapping[str, int]
-    given: tuple[BaseMessage, ...] = field(default=(), repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.messages)
@@ -71,19 +66,19 @@ EMPTY_LOG = Log(messages=(), keys=(), positions={})
 def extend_log(previous: Log, messages: Sequence[BaseMessage]) -> Log | None:
     """The log that `previous` has grown to, or None when it did not only grow.
 
-    Equal messages count as the same (a thread read again from its checkpoint is made of new objects); the snapshot
-    keeps the objects that it had, with all that is cached about them. They are compared by value once per object:
-    after that a call of a long thread costs a look at each pointer.
+    Equal messages count as the same: a thread read again from its checkpoint is made of new objects. They are compared
+    by value once per object; after that a call of a long thread costs a look at each pointer. The snapshot takes the
+    new objects, so that the old ones, a whole log of them, can go; what a window shows keeps those that it has.
     """
     known, given = len(previous), tuple(messages)
     if len(given) < known:
         return None
-    same = all(map(is_, previous.given, given))
-    if not same and not _are_equal(previous.given, given):
+    same = all(map(is_, previous.messages, given))
+    if not same and not _are_equal(previous.messages, given):
         return None
     if len(given) == known:
-        return previous if same else replace(previous, given=given)
-    return replace(_append(previous, given[known:]), given=given)
+        return previous if same else replace(previous, messages=given)
+    return replace(_append(previous, given[known:]), messages=given)
 
 
 def _are_equal(left: Sequence[BaseMessage], right: Sequence[BaseMessage]) -> bool:
@@ -99,7 +94,7 @@ def _are_equal(left: Sequence[BaseMessage], right: Sequence[BaseMessage]) -> boo
 
 def read_log(messages: Sequence[BaseMessage]) -> Log:
     """The snapshot of a message list."""
-    return replace(_append(EMPTY_LOG, messages), given=tuple(messages))
+    return _append(EMPTY_LOG, messages)
 
 
 def is_of(anchor: Anchor, message: BaseMessage) -> bool:
