@@ -5,9 +5,19 @@ from typing import Annotated, Any, ClassVar, TypedDict
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, BaseMessage, HumanMessage, RemoveMessage
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    AnyMessage,
+    BaseMessage,
+    HumanMessage,
+    RemoveMessage,
+    ToolMessage,
+)
 from langchain_core.runnables import RunnableConfig
+from langgraph.channels.binop import BinaryOperatorAggregate
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.func import entrypoint
 from langgraph.graph import START, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.graph.message import add_messages as add_messages_of_langgraph
@@ -28,41 +38,73 @@ MESSAGE = st.one_of(
 WRITE = st.one_of(st.lists(MESSAGE, max_size=3), MESSAGE)
 
 
-def outcome(reduce: Any, left: Any, right: Any) -> Any:
+def channel(reducer: Any) -> Any:
+    """A channel of a graph, as LangGraph makes it."""
+    made = BinaryOperatorAggregate(list, reducer)
+    made.key = "messages"
+    return made
+
+
+def outcome(held: Any, write: Any) -> Any:
+    """What a channel holds after a write, or why it refuses it."""
+    before = held.value
     try:
-        return reduce(left, right)
+        held.update([write])
     except ValueError as error:
+        held.value = before
         return str(error)
+    return held.get()
 
 
 class TestTheRules:
     @given(st.lists(WRITE, max_size=8))
     def test_are_those_of_langgraph(self, writes: list[Any]) -> None:
         """Any writes, one after the other, give the messages or the error that LangGraph's reducer gives."""
-        ours: Any = []
-        theirs: Any = []
+        ours, theirs = channel(add_messages), channel(add_messages_of_langgraph)
         for write in writes:
-            found, expected = outcome(add_messages, ours, write), outcome(add_messages_of_langgraph, theirs, write)
-            assert found == expected
-            if isinstance(found, list):
-                ours, theirs = found, expected
+            assert outcome(ours, write) == outcome(theirs, write)
+
+    def test_a_message_whose_id_is_edited_and_that_is_returned(self) -> None:
+        """The same object again, under another id, stands there once."""
+        ours, theirs = channel(add_messages), channel(add_messages_of_langgraph)
+        for held in (ours, theirs):
+            held.update([[HumanMessage("a", id="a"), AIMessage("b", id="draft")]])
+            held.update([[HumanMessage("c", id="c")]])
+            held.get()[1].id = "final"
+            held.update([[held.get()[1]]])
+        assert ours.get() == theirs.get()
+        assert [message.id for message in ours.get()] == ["a", "final", "c"]
+
+    def test_called_by_anybody_else_it_is_langgraphs_function(self) -> None:
+        """With all its forms; what it gives is a plain list, which a saver looks through."""
+        held = channel(add_messages)
+        held.update([[HumanMessage("a", id="a")]])
+        assert type(add_messages(held.get(), [HumanMessage("b", id="b")])) is list
+        made = [reducer(format="langchain-openai") for reducer in (add_messages, add_messages_of_langgraph)]
+        said = [{"role": "user", "content": [{"type": "text", "text": "a"}], "id": "a"}]
+        ours, theirs = (reducer([], said) for reducer in made)
+        assert ours == theirs
 
     def test_an_id_is_given_where_there_is_none(self) -> None:
         """On the messages themselves, as LangGraph does, in the log and in what is added."""
-        message = HumanMessage("new")
-        log = add_messages([HumanMessage("old")], [message])
+        message, held = HumanMessage("new"), channel(add_messages)
+        held.value = [HumanMessage("old")]
+        held.update([[message]])
+        log = held.get()
         assert all(one.id for one in log)
         assert message.id == log[1].id
 
-    @pytest.mark.parametrize(("left", "right"), [(None, []), ([], None), (None, None)])
+    @pytest.mark.parametrize(("left", "right"), [(None, []), ([], None)])
     def test_nothing_is_refused(self, left: Any, right: Any) -> None:
-        """A side that is missing is an error, as with LangGraph."""
-        with pytest.raises(ValueError, match="None"):
+        """A side that is missing is LangGraph's error."""
+        with pytest.raises(ValueError, match="Must specify non-null arguments"):
             add_messages(left, right)
 
     def test_the_result_serializes_as_a_list(self) -> None:
         """Other savers store a log as the list that it is."""
-        log = add_messages([], [HumanMessage("a", id="1")])
+        held = channel(add_messages)
+        held.update([[HumanMessage("a", id="1")]])
+        log = held.get()
         assert isinstance(log, MessageLog)
         serde = JsonPlusSerializer()
         assert serde.dumps_typed({"messages": log}) == serde.dumps_typed({"messages": list(log)})
@@ -136,6 +178,72 @@ class TestWhatIsStored:
 
         assert "m3" not in [message.id for message in run(saver, node)]
 
+    def test_a_log_that_is_edited_and_overwrites_itself_with_more(self, saver: SqliteSaver) -> None:
+        """`Overwrite` with what the reducer, called by the node, makes of the state's list."""
+
+        def node(state: Any) -> Any:
+            state["messages"][1].content = "edited"
+            return {"messages": Overwrite(add_messages(state["messages"], [AIMessage("done", id="a1")]))}
+
+        assert run(saver, node)[1].content == "edited"
+
+    def test_where_several_steps_are_one_checkpoint(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Durability "exit": a log that was edited and overwrote itself, and then grew."""
+        monkeypatch.setattr(lists, "NEWEST", 2)
+
+        def edit(state: Any) -> Any:
+            state["messages"][1].content = "edited"
+            return {"messages": Overwrite(state["messages"])}
+
+        def add(state: Any) -> Any:
+            return {"messages": [AIMessage("done", id="a1")]}
+
+        with SqliteSaver.from_conn_string(":memory:") as saver:
+            run(saver, lambda state: {"messages": []})
+            builder = StateGraph(LongState).add_node("edit", edit).add_node("add", add)
+            graph = builder.add_edge(START, "edit").add_edge("edit", "add").compile(checkpointer=saver)
+            graph.invoke({"messages": [HumanMessage("go")]}, CONFIG, durability="exit")
+            found = SqliteSaver(saver.conn).get_tuple(CONFIG)
+        assert found is not None
+        assert found.checkpoint["channel_values"]["messages"][1].content == "edited"
+
+    def test_a_log_in_a_channel_without_the_reducer(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """There every edit in place is stored, as in any channel."""
+        monkeypatch.setattr(lists, "NEWEST", 2)
+
+        class State(LongState, total=False):
+            archive: Any
+
+        def node(state: Any) -> Any:
+            state["messages"][1].content += "!"
+            return {"archive": state["messages"], "messages": [AIMessage("more")]}
+
+        with SqliteSaver.from_conn_string(":memory:") as saver:
+            builder = StateGraph(State)
+            for name in ("a", "b", "c"):
+                builder.add_node(name, node)
+            graph = builder.add_edge(START, "a").add_edge("a", "b").add_edge("b", "c").compile(checkpointer=saver)
+            history = [HumanMessage(f"text {n}", id=f"m{n}") for n in range(8)]
+            graph.invoke({"messages": history}, CONFIG, durability="sync")
+            found = SqliteSaver(saver.conn).get_tuple(CONFIG)
+        assert found is not None
+        assert found.checkpoint["channel_values"]["archive"][1].content == "text 1!!!"
+
+    def test_what_an_entrypoint_saves(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """LangGraph's functional API, with the reducer as a function."""
+        monkeypatch.setattr(lists, "NEWEST", 2)
+        with SqliteSaver.from_conn_string(":memory:") as saver:
+
+            @entrypoint(checkpointer=saver)
+            def turn(words: str, *, previous: Any = None) -> Any:
+                messages: Any = add_messages(previous or [], [HumanMessage(words)])
+                messages[0].content += "!"
+                return entrypoint.final(value=None, save=messages)
+
+            for _ in range(5):
+                turn.invoke("hi", CONFIG)
+            assert _saved(saver)[0].content == "hi!!!!!"
+
     def test_one_of_the_newest_that_is_edited_in_place(self, saver: SqliteSaver) -> None:
         """A node that forgets to return what it edited."""
 
@@ -153,6 +261,13 @@ class TestWhatIsStored:
             return {"messages": [AIMessage("done", id="a1")]}
 
         assert run(saver, node)[1].content == "text 1"
+
+
+def _saved(saver: SqliteSaver) -> list[BaseMessage]:
+    found = SqliteSaver(saver.conn).get_tuple(CONFIG)
+    assert found is not None
+    saved: list[BaseMessage] = found.checkpoint["channel_values"]["__previous__"]
+    return saved
 
 
 class Watched(HumanMessage):
@@ -187,6 +302,25 @@ class TestTheCost:
             for _ in graph.stream({"messages": old}, CONFIG, durability="sync"):
                 looks.append(Watched.looks)
         assert least <= looks[-1] - looks[0] < most
+
+    def test_where_a_new_message_holds_what_cannot_be_compared(self) -> None:
+        """A tool's artifact that is an object has a step look at the newest again, not at the log."""
+        left = iter(range(4))
+
+        def node(state: Any) -> Any:
+            return {"messages": [ToolMessage("found", tool_call_id="c", artifact=(1, 2), id=f"t{next(left)}")]}
+
+        with SqliteSaver.from_conn_string(":memory:") as saver:
+            builder = StateGraph(LongState)
+            for name in ("one", "two", "three", "four"):
+                builder.add_node(name, node)
+            builder.add_edge(START, "one").add_edge("one", "two").add_edge("two", "three").add_edge("three", "four")
+            graph = builder.compile(checkpointer=saver)
+            old = [Watched(f"text {n}", id=f"m{n}") for n in range(4_000)]
+            looks: list[int] = []
+            for _ in graph.stream({"messages": old}, CONFIG, durability="sync"):
+                looks.append(Watched.looks)
+        assert looks[-1] - looks[0] < 12_000
 
 
 class _State(TypedDict, total=False):

@@ -124,6 +124,29 @@ class TestTypedErrors:
         with SqliteSaver.from_conn_string(str(file)) as saver, pytest.raises(CheckpointError):
             state(saver)
 
+    def test_a_flipped_bit_in_a_value(self) -> None:
+        """Wherever one bit of a stored value is flipped, it is read as it was or not at all."""
+        rng = random.Random(7)
+        whole = sqlite3.connect(":memory:", check_same_thread=False)
+        step(SqliteSaver(whole), ROOT, 12)
+        expected = state(SqliteSaver(whole)), SqliteSaver(whole).get_tuple(ROOT)
+        rows = whole.execute("SELECT id, data FROM refold_blob WHERE data IS NOT NULL").fetchall()
+        refused = 0
+        for _ in range(200):
+            damaged = sqlite3.connect(":memory:", check_same_thread=False)
+            whole.backup(damaged)
+            blob, data = rng.choice(rows)
+            bits = bytearray(data)
+            bits[rng.randrange(len(bits))] ^= 1 << rng.randrange(8)
+            damaged.execute("UPDATE refold_blob SET data = ? WHERE id = ?", (bytes(bits), blob))
+            damaged.commit()
+            try:
+                assert (state(SqliteSaver(damaged)), SqliteSaver(damaged).get_tuple(ROOT)) == expected
+            except CorruptionError:
+                refused += 1
+            damaged.close()
+        assert refused > 100
+
     def test_a_newer_format_is_left_alone(self, tmp_path: Path) -> None:
         """A database of a later version is refused, and not touched."""
         file = tmp_path / "c.db"

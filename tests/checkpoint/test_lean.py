@@ -201,6 +201,7 @@ class TestThaw:
         first.content = "b"
         first.additional_kwargs["k"].append(2)
         first.response_metadata["m"]["x"] = 1
+        first.note = "extra"
         first.tool_calls.append({"name": "f", "args": {}, "id": "c", "type": "tool_call"})
         assert everything(second) == everything(SERDE.loads_typed(("msgpack", data)))
 

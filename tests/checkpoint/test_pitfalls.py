@@ -151,6 +151,25 @@ class TestEachMessageOnce:
         assert found.pending_writes == [("task", "channel", value)]
         assert saver.verify().ok
 
+    @pytest.mark.parametrize("wrap", ["beside", "inside", "sends", "twice"])
+    def test_more_than_once_in_what_a_task_writes(self, saver: SqliteSaver, wrap: str) -> None:
+        """A message that a task writes to its log and hands on in the same writes."""
+        message = HumanMessage(long(1), id="1")
+        more: Any = {
+            "beside": [("last", message)],
+            "inside": [("found", {"answer": message})],
+            "sends": [("__pregel_tasks", Send("w", {"m": message})), ("__pregel_tasks", Send("w", {"m": message}))],
+            "twice": [("messages", [message])],
+        }[wrap]
+        config = put(saver, at(), {"n": 1})
+        saver.put_writes(config, [("messages", [message]), *more], "task")
+        found = saver.get_tuple(config)
+        assert found is not None
+        assert [(channel, value) for _, channel, value in found.pending_writes or ()] == [
+            ("messages", [message]), *more
+        ]  # fmt: skip
+        assert saver.verify().problems == ()
+
     def test_a_late_id_costs_one_message(self, saver: SqliteSaver) -> None:
         """A write that was stored before its message had an id keeps that message without; the checkpoint's has it."""
         config = put(saver, at(), {"messages": []})

@@ -6,28 +6,32 @@ For those the result is a `MessageLog`, which the next step and refold's savers 
 
 import uuid
 from collections.abc import Sequence
-from typing import Any, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
 from langchain_core.messages import AnyMessage, BaseMessage, MessageLikeRepresentation
 from langgraph.graph.message import add_messages as add_messages_of_langgraph
 
-from refold.checkpoint.message_log import MessageLog, appended
+from refold.checkpoint.message_log import MessageLog, appended, is_reducing
 from refold.checkpoint.reducer import is_log
 
-Messages: TypeAlias = "list[MessageLikeRepresentation] | MessageLikeRepresentation"
+Messages: TypeAlias = list[MessageLikeRepresentation] | MessageLikeRepresentation
 
 
-def add_messages(left: Messages, right: Messages) -> list[AnyMessage]:
+def add_messages(
+    left: Messages | None = None, right: Messages | None = None, *, format: Literal["langchain-openai"] | None = None
+) -> list[AnyMessage]:
     """The reducer of a messages channel, in the place of LangGraph's of the same name:
 
         messages: Annotated[list[AnyMessage], add_messages]
 
     Results, ids and errors are LangGraph's. A message is a value once it is in the log: to change one, return it, or
     another with its id. (What is edited in place and not returned is stored by refold's savers while it is one of the
-    newest 256.)
+    newest 256; an id that is edited in place may not be seen.) Called by anything but a channel, or with a `format`, it
+    is LangGraph's function.
     """
-    if None in (left, right):
-        raise ValueError("add_messages needs two sides, neither of them None")
+    if left is None or right is None or format is not None or not is_reducing():
+        options = {} if format is None else {"format": format}
+        return cast("list[AnyMessage]", cast("Any", add_messages_of_langgraph)(left, right, **options))
     added = right if isinstance(right, list) else [right]
     if isinstance(left, list) and _is_whole(left) and _may_be_new(added):
         messages = cast("Sequence[BaseMessage]", added)

@@ -114,9 +114,9 @@ class ListState:
     origin: Origin | None = None
     source: Sequence[object] | None = None
 
-    def entries(self, length: int) -> Sequence[Entry]:
-        """The entries of so many elements, at most `self.length`."""
-        return self.elements.entries[:length]
+    def entries(self, stop: int, start: int = 0) -> Sequence[Entry]:
+        """The entries of some elements, up to `length` at most."""
+        return self.elements.entries[start:stop]
 
     @property
     def compares(self) -> bool:

@@ -84,5 +84,5 @@ def use_as_base(base: Draft | None, drafts: Iterable[Draft]) -> None:
     if base is None or base.base is not None or base.parts:
         return
     for draft in drafts:
-        if draft is not base and not draft.parts and draft.base is None and len(draft.data) < _SMALL_FOR_BASE:
+        if draft.name != base.name and not draft.parts and draft.base is None and len(draft.data) < _SMALL_FOR_BASE:
             draft.base = base

@@ -40,11 +40,7 @@ _CLASSES: Final = (AIMessage, ToolMessage, HumanMessage, SystemMessage)
 
 
 class _Kind(NamedTuple):
-    """A class of messages, and how its serialized bytes begin behind the header.
-
-    `fields_set` says that all fields were given. It is one set for all messages of the class: setting a field again
-    adds a name that is there.
-    """
+    """A class of messages, and how its serialized bytes begin behind the header. All its fields count as given."""
 
     cls: type[BaseMessage]
     prefix: bytes
@@ -108,7 +104,7 @@ def thaw(data: bytes, at: int = LEAF_BYTES) -> BaseMessage | None:
         return None
     message = _new(cls)
     _set_fields(message, fields)
-    _set_fields_set(message, fields_set)
+    _set_fields_set(message, fields_set.copy())
     _set_extra(message, {})
     _set_private(message, None)
     return message

@@ -56,21 +56,22 @@ class ListDraft:
         """(`keep`, `tail`) with every element's id: once those are known, more may turn out to be common."""
         tail: list[Entry] = [ids[item.name] if isinstance(item, Draft) else item for item in self.tail]
         more = 0
-        if self.base is not None:
-            for ours, theirs in zip(tail, self.head(self.base.length)[self.keep :], strict=False):
+        if self.base is not None and self.before is not None:
+            for ours, theirs in zip(tail, self.before.entries(self.base.length, self.keep), strict=False):
                 if ours != theirs:
                     break
                 more += 1
         return self.keep + more, tail[more:]
 
     def head(self, length: int) -> Sequence[Entry]:
-        """Where the first elements of `base` are stored."""
+        """The entries of the first elements of `base`."""
         return () if self.before is None else self.before.entries(length)
 
     def remembered(self, keep: int, tail: Sequence[Entry]) -> ListState:
         """What is known of the list once it is stored."""
         if self.before is not None and self.since:
-            return self.before.grown(keep, tail, self.objects, self.marks, self.origin)
+            new = keep - self.since
+            return self.before.grown(keep, tail, self.objects[new:], self.marks[new:], self.origin)
         elements = Elements([*self.head(keep), *tail], list(self.objects), list(self.marks))
         return ListState(elements=elements, length=keep + len(tail), origin=self.origin)
 
@@ -104,37 +105,33 @@ def mark_of(element: object) -> object:
 
 
 def draft_list(
-    ctx: Context, value: list[object], *, base: InLog | None, state: ListState | None, snapshot: bool
+    ctx: Context, value: list[object], *, base: InLog | None, state: ListState | None, snapshot: bool, trust: bool
 ) -> ListDraft:
-    """The draft of a list. `state` is what is remembered of `base`'s log, at least `base.length` elements of it."""
+    """The draft of a list. `state` is what is remembered of `base`'s log, at least `base.length` elements of it.
+    `trust` says of a `MessageLog` that it is the work of a reducer since then."""
     if base is None or state is None or state.length < base.length:
-        return _draft_by_element(ctx, value, base=None, state=None, snapshot=snapshot)
+        return _draft_from(ctx, value, 0, base=None, state=None, snapshot=snapshot)
     keep = base.length
-    if len(value) >= keep and state.compares and _is_unchanged(value, state, keep):
-        added = value[keep:]
-        marks = [mark_of(element) for element in added]  # before they are serialized: what is edited later shows
-        return ListDraft(
-            base=base, before=state, keep=keep, tail=[_entry(ctx, element) for element in added], snapshot=snapshot,
-            since=keep, objects=added, marks=marks, origin=_origin(value),
-        )  # fmt: skip
-    return _draft_by_element(ctx, value, base=base, state=state, snapshot=snapshot)
+    start = max(0, keep - NEWEST) if trust and state.compares and _has_grown(value, state, keep) else 0
+    if len(value) >= keep and state.compares and _is_unchanged(value, state, start, keep):
+        start = keep
+    return _draft_from(ctx, value, start, base=base, state=state, snapshot=snapshot)
 
 
 def _origin(value: object) -> Origin | None:
     return value.origin if isinstance(value, MessageLog) else None
 
 
-def _is_unchanged(value: list[object], state: ListState, count: int) -> bool:
-    """Whether the first `count` elements are the same objects with the same content, as far as rule 1 looks."""
+def _is_unchanged(value: list[object], state: ListState, start: int, stop: int) -> bool:
+    """Whether elements are the same objects with the same content: rule 1."""
     known = state.elements
-    start = max(0, count - NEWEST) if _has_grown(value, state, count) else 0
-    head = value[start:count]
-    if not all(map(operator.is_, head, known.objects[start:count] if start else known.objects)):
+    head = value[start:stop]
+    if not all(map(operator.is_, head, known.objects[start:stop] if start else known.objects)):
         return False
-    _settle_marks(known, start, count)
+    _settle_marks(known, start, stop)
     forms = map(signature, head) if isinstance(head[0], BaseMessage) else head
     try:
-        return all(map(operator.eq, forms, known.marks[start:count] if start else known.marks))
+        return all(map(operator.eq, forms, known.marks[start:stop] if start else known.marks))
     except (AttributeError, ValueError, TypeError):  # other kinds in between, or a value that refuses to be compared
         return False
 
@@ -171,26 +168,28 @@ def is_same_mark(left: Mark, right: Mark) -> bool:
     return left[2] is right[2] and same(left[0], right[0])
 
 
-def _draft_by_element(
-    ctx: Context, value: list[object], *, base: InLog | None, state: ListState | None, snapshot: bool
+def _draft_from(
+    ctx: Context, value: list[object], start: int, *, base: InLog | None, state: ListState | None, snapshot: bool
 ) -> ListDraft:
-    compared = state if state is not None and state.compares else None
-    places = {} if compared is None else {id(it): at for at, it in enumerate(compared.elements.objects)}
+    """The draft of a list that is known to be as it was up to `start`."""
+    compared = state if state is not None and state.compares and base is not None and start < base.length else None
+    known = () if compared is None else compared.elements.objects[start : compared.length]
+    places = {id(element): place for place, element in enumerate(known, start)}
     entries: list[Entry | Draft] = []
     marks: list[object] = []
-    for place, element in enumerate(value):
+    for place, element in enumerate(value[start:], start):
         was = places.get(id(element), place)
         if compared is not None and _is_as_marked(element, compared, was):
             entries.append(compared.elements.entries[was])
             marks.append(compared.elements.marks[was])
             continue
-        mark = mark_of(element)
+        mark = mark_of(element)  # before it is serialized: what is edited later shows
         before = None if compared is None else _known(element, mark, compared, was)
         entries.append(_entry(ctx, element) if before is None else before)
         marks.append(mark)
     return ListDraft(
-        base=base, before=state, keep=0, tail=entries, snapshot=snapshot, since=0, objects=list(value), marks=marks,
-        origin=_origin(value),
+        base=base, before=state, keep=start, tail=entries, snapshot=snapshot, since=start, objects=value[start:],
+        marks=marks, origin=_origin(value),
     )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ says while the stamp of its last place is still there. A log that somebody edits
 leaves its growth. Ids are read once, when a message comes in: an id that is edited later, in place, is not seen.
 """
 
+import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -50,6 +51,7 @@ class Growth:
         self._messages = list(messages)
         self._stamps = [next(_stamps)] * self._begun
         self._places = {message.id: place for place, message in enumerate(messages) if message.id}
+        self._seats = {id(message): place for place, message in enumerate(messages)}
         self._lock = threading.Lock()
 
     def origin(self) -> Origin:
@@ -65,7 +67,7 @@ class Growth:
         """Go on with other messages from a log: what it is then.
 
         None where the log is not held any more, or too much would be forgotten for it.
-        Raises `KnownIdError` where one of the ids is in the log, or twice among the new ones.
+        Raises `KnownIdError` where one of the messages or of the ids is in the log, or twice among the new ones.
         """
         start, end = origin.length, origin.length + len(added)
         with self._lock:
@@ -74,6 +76,8 @@ class Growth:
             names = [message.id for message in added if message.id]
             if len(set(names)) < len(names) or any(self._places.get(name, start) < start for name in names):
                 raise KnownIdError
+            if any(self._seats.get(id(message), start) < start for message in added):
+                raise KnownIdError  # whose id was edited
             there = self._messages[start:end]
             same = next((at for at, (a, b) in enumerate(zip(there, added, strict=False)) if a is not b), len(there))
             if same < len(added) and not self._append_from(start + same, added[same:]):
@@ -88,8 +92,10 @@ class Growth:
             return False
         for forgotten in self._messages[place:]:
             self._places.pop(forgotten.id or "", None)
+            self._seats.pop(id(forgotten), None)
         del self._messages[place:], self._stamps[place:]
         self._places.update((message.id, place + at) for at, message in enumerate(added) if message.id)
+        self._seats.update((id(message), place + at) for at, message in enumerate(added))
         self._messages += added
         self._stamps += [next(_stamps)] * len(added)
         return True
@@ -147,6 +153,13 @@ for _edit in (
     list.__setitem__, list.__delitem__, list.__iadd__, list.__imul__,
 ):  # fmt: skip
     setattr(MessageLog, _edit.__name__, _leaving(_edit))
+
+
+def is_reducing() -> bool:
+    """Whether the caller was called as a channel's reducer. A list that anybody else makes of a log may hold messages
+    that he edited, and must not pass for one that only grew."""
+    caller = sys._getframe(2)  # as logging and warnings find theirs
+    return str(caller.f_globals.get("__name__")).startswith("langgraph.channels.")
 
 
 def appended(log: Sequence[BaseMessage], added: Sequence[BaseMessage]) -> MessageLog | None:

@@ -5,7 +5,7 @@ row: what the parent has and the new one did not change is pointed at again, wit
 read again in the transaction; if another process changed it meanwhile, the draft is made anew.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import cast
@@ -28,6 +28,7 @@ from refold.checkpoint.header import Cell, Header, InLog, Stored
 from refold.checkpoint.lists import draft_list, is_loggable
 from refold.checkpoint.logs import read_logs_gen
 from refold.checkpoint.lost import refuse_lost_channels_gen
+from refold.checkpoint.message_log import Growth, MessageLog
 from refold.checkpoint.rows import (
     header_of,
     read_templates_gen,
@@ -192,9 +193,12 @@ def _draft_put(
 ) -> PutDraft:
     before = None if tip is None else tip.header
     versions, values = checkpoint["channel_versions"], checkpoint["channel_values"]
+    growths = _growths_to_trust(ctx, before, metadata, values)
     cells: dict[str, CellDraft] = {}
     for channel, value in values.items():
-        cells[channel] = _carried(channel, versions, new_versions, before) or _draft_value(ctx, channel, value, before)
+        cells[channel] = _carried(channel, versions, new_versions, before) or _draft_value(
+            ctx, channel, value, before, growths
+        )
     trails: dict[str, InLog] = {}
     for channel in versions:
         if channel in cells:
@@ -243,14 +247,42 @@ def _trail(channel: str, before: Header | None) -> InLog | None:
     return cell if isinstance(cell, InLog) and cell.snapshot else before.trails.get(channel)
 
 
-def _draft_value(ctx: Context, channel: str, value: object, before: Header | None) -> CellDraft:
+def _growths_to_trust(
+    ctx: Context, before: Header | None, metadata: Mapping[str, object], values: Mapping[str, object]
+) -> Collection[Growth]:
+    """The growths of logs that a reducer made since the parent, one update after the other.
+
+    Several supersteps in one checkpoint (durability "exit") may hide that a log was edited and overwrote itself, and a
+    log that stands in two channels was put into one of them by something that is no reducer.
+    """
+    if before is None:
+        return ()
+    was = before.metadata
+    known = ctx.serde.load(was.tag, was.data) if isinstance(was, Stored) else was
+    step = known.get("step") if isinstance(known, Mapping) else None
+    if not isinstance(step, int) or metadata.get("step") != step + 1:
+        return ()
+    logs = [log for log in map(_items_of, values.values()) if isinstance(log, MessageLog)]
+    growths = [log.origin.growth for log in logs if log.origin is not None]
+    return [growth for growth in growths if growths.count(growth) == 1]
+
+
+def _items_of(value: object) -> object:
+    return value.value if isinstance(value, _DeltaSnapshot) else value
+
+
+def _draft_value(
+    ctx: Context, channel: str, value: object, before: Header | None, growths: Collection[Growth]
+) -> CellDraft:
     snapshot = isinstance(value, _DeltaSnapshot)
-    items = value.value if isinstance(value, _DeltaSnapshot) else value
+    items = _items_of(value)
     if ctx.serde.cuts and is_loggable(items):
         base = None if before is None else before.cells.get(channel) or before.trails.get(channel)
         base = base if isinstance(base, InLog) else None
         state = None if base is None else ctx.caches.lists.get(base.log)
-        return draft_list(ctx, cast("list[object]", items), base=base, state=state, snapshot=snapshot)
+        own = items.origin if isinstance(items, MessageLog) else None
+        trust = own is not None and own.growth in growths
+        return draft_list(ctx, cast("list[object]", items), base=base, state=state, snapshot=snapshot, trust=trust)
     return draft_cell(ctx, value, _INLINE_VALUE)
 
 

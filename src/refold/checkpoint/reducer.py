@@ -34,7 +34,7 @@ from langchain_core.messages import (
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Overwrite
 
-from refold.checkpoint.message_log import MessageLog, appended
+from refold.checkpoint.message_log import MessageLog, appended, is_reducing
 
 Write: TypeAlias = "Sequence[MessageLikeRepresentation] | MessageLikeRepresentation | Overwrite | None"
 """One write to the messages channel."""
@@ -61,7 +61,9 @@ def reduce_messages(state: Sequence[MessageLikeRepresentation] | None, writes: S
         log, pending = [], pending[removed:]
     removes = any(isinstance(message, RemoveMessage) for message in pending)
     grown = None if removes else appended(log, pending)
-    return cast("list[AnyMessage]", _merge(log, pending) if grown is None else grown)
+    if grown is None or not is_reducing():
+        return cast("list[AnyMessage]", _merge(log, pending) if grown is None else list(grown))
+    return cast("list[AnyMessage]", grown)
 
 
 def _since_overwrite(writes: Sequence[Write]) -> tuple[bool, list[BaseMessage]]:
