@@ -16,6 +16,7 @@ from langchain_core.messages import (
 )
 from langchain_core.runnables import RunnableConfig
 from langgraph.channels.binop import BinaryOperatorAggregate
+from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.func import entrypoint
 from langgraph.graph import START, StateGraph
@@ -25,6 +26,7 @@ from langgraph.types import Overwrite
 
 from refold.checkpoint import SqliteSaver, add_messages, lists
 from refold.checkpoint.message_log import MessageLog
+from refold.checkpoint.reducer import reduce_messages
 
 IDS = st.sampled_from(["a", "b", "c", "d", "e", "f", ""])
 MESSAGE = st.one_of(
@@ -186,6 +188,31 @@ class TestWhatIsStored:
             return {"messages": Overwrite(add_messages(state["messages"], [AIMessage("done", id="a1")]))}
 
         assert run(saver, node)[1].content == "edited"
+
+    def test_a_delta_channel_whose_log_is_edited_and_overwrites_itself(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Some steps after its last full copy: the copy that the overwrite makes has the edit."""
+        monkeypatch.setattr(lists, "NEWEST", 2)
+
+        class State(TypedDict):
+            messages: Annotated[list[AnyMessage], DeltaChannel(reduce_messages, snapshot_frequency=3)]
+
+        left = iter(range(10))
+
+        def add(state: Any) -> Any:
+            return {"messages": [AIMessage("more", id=f"a{next(left)}")]}
+
+        def edit(state: Any) -> Any:
+            state["messages"][1].content = "edited"
+            return {"messages": Overwrite(state["messages"])}
+
+        with SqliteSaver.from_conn_string(":memory:") as saver:
+            builder = StateGraph(State).add_node("a", add).add_node("b", add).add_node("c", add).add_node("edit", edit)
+            builder.add_edge(START, "a").add_edge("a", "b").add_edge("b", "c").add_edge("c", "edit")
+            graph = builder.compile(checkpointer=saver)
+            history = [HumanMessage(f"text {n}", id=f"m{n}") for n in range(8)]
+            graph.invoke({"messages": history}, CONFIG, durability="sync")
+            again = builder.compile(checkpointer=SqliteSaver(saver.conn))
+            assert again.get_state(CONFIG).values["messages"][1].content == "edited"
 
     def test_where_several_steps_are_one_checkpoint(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Durability "exit": a log that was edited and overwrote itself, and then grew."""

@@ -262,8 +262,8 @@ def _growths_to_trust(
     step = known.get("step") if isinstance(known, Mapping) else None
     if not isinstance(step, int) or metadata.get("step") != step + 1:
         return ()
-    logs = [log for log in map(_items_of, values.values()) if isinstance(log, MessageLog)]
-    growths = [log.origin.growth for log in logs if log.origin is not None]
+    origins = [log.origin for log in map(_items_of, values.values()) if isinstance(log, MessageLog)]
+    growths = [origin.growth for origin in origins if origin is not None]
     return [growth for growth in growths if growths.count(growth) == 1]
 
 
@@ -281,7 +281,7 @@ def _draft_value(
         base = base if isinstance(base, InLog) else None
         state = None if base is None else ctx.caches.lists.get(base.log)
         own = items.origin if isinstance(items, MessageLog) else None
-        trust = own is not None and own.growth in growths
+        trust = own is not None and own.growth in growths and not snapshot  # of many steps, seldom enough to look
         return draft_list(ctx, cast("list[object]", items), base=base, state=state, snapshot=snapshot, trust=trust)
     return draft_cell(ctx, value, _INLINE_VALUE)
 
