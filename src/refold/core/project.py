@@ -212,7 +212,7 @@ def _walk(log: Log, raw: Sequence[Mapping[str, Json]], previous: Window | None, 
     items, void_items = _items(log, active, known)
     state = _state(log, active, segments)
     chained = max((log.positions.get(f.at.key, -1) + 1 for f in folds if f.kind != "strike"), default=0)
-    plain = tuple(_plain_entries(log, segments, items, state, chained, _reusable(previous, log)))
+    plain = tuple(_plain_entries(log, segments, items, state, chained, _reusable(previous, log, grown=grown)))
     entries, settled, front, unanswered = _repaired(plain, START)
     return Window(
         log=log,
@@ -310,11 +310,13 @@ def _state(log: Log, folds: Sequence[Fold], segments: Sequence[Segment]) -> Fold
 _Shown: TypeAlias = Mapping[tuple[int, tuple[str, ...]], BaseMessage]
 
 
-def _reusable(previous: Window | None, log: Log) -> _Shown:
-    """Messages that an earlier window shows by the same folds: rendering a preview again would give the same bytes."""
+def _reusable(previous: Window | None, log: Log, *, grown: bool) -> _Shown:
+    """Messages that an earlier window shows by the same folds: rendering a preview again would give the same bytes. In
+    a log that has grown they are equal, though they may be other objects."""
     if previous is None:
         return {}
-    same = {i for i in previous.items if i < len(log) and log.messages[i] is previous.log.messages[i]}
+    old = previous.log.messages
+    same = {i for i in previous.items if grown or (i < len(log) and log.messages[i] is old[i])}
     return {(e.start, e.folds): e.message for e in previous._plain if e.kind == "item" and e.start in same}
 
 
