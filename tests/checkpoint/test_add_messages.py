@@ -1,5 +1,6 @@
 """refold's `add_messages`: LangGraph's results, and the cost of what is new."""
 
+from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, TypedDict
 
 import pytest
@@ -307,47 +308,38 @@ class Watched(HumanMessage):
         return super().__getattribute__(name)
 
 
+def looks_of_four_steps(state: type[Any], message: Callable[[int], BaseMessage]) -> int:
+    """How often a thread of 4,000 messages is looked at while four steps add one message each."""
+    left = iter(range(4))
+
+    def node(state: Any) -> Any:
+        return {"messages": [message(next(left))]}
+
+    with SqliteSaver.from_conn_string(":memory:") as saver:
+        builder = StateGraph(state)
+        for name in ("one", "two", "three", "four"):
+            builder.add_node(name, node)
+        builder.add_edge(START, "one").add_edge("one", "two").add_edge("two", "three").add_edge("three", "four")
+        graph = builder.compile(checkpointer=saver)
+        old = [Watched(f"text {n}", id=f"m{n}") for n in range(4_000)]
+        looks = [Watched.looks for _ in graph.stream({"messages": old}, CONFIG, durability="sync")]
+    return looks[-1] - looks[0]
+
+
 class TestTheCost:
     @pytest.mark.parametrize(("reducer", "least", "most"), [(add_messages, 0, 5_000), (None, 16_000, 1_000_000)])
     def test_of_a_step_on_a_long_log_is_that_of_what_is_new(self, reducer: Any, least: int, most: int) -> None:
         """Four steps of a thread of 4,000 messages look at the newest alone; with LangGraph's reducer, at all of them
         at each."""
         state = LongState if reducer is not None else _State
-        left = iter(range(4))
-
-        def node(state: Any) -> Any:
-            return {"messages": [AIMessage("step", id=f"a{next(left)}")]}
-
-        with SqliteSaver.from_conn_string(":memory:") as saver:
-            builder = StateGraph(state)
-            for name in ("one", "two", "three", "four"):
-                builder.add_node(name, node)
-            builder.add_edge(START, "one").add_edge("one", "two").add_edge("two", "three").add_edge("three", "four")
-            graph = builder.compile(checkpointer=saver)
-            old = [Watched(f"text {n}", id=f"m{n}") for n in range(4_000)]
-            looks: list[int] = []
-            for _ in graph.stream({"messages": old}, CONFIG, durability="sync"):
-                looks.append(Watched.looks)
-        assert least <= looks[-1] - looks[0] < most
+        assert least <= looks_of_four_steps(state, lambda n: AIMessage("step", id=f"a{n}")) < most
 
     def test_where_a_new_message_holds_what_cannot_be_compared(self) -> None:
         """A tool's artifact that is an object has a step look at the newest again, not at the log."""
-        left = iter(range(4))
-
-        def node(state: Any) -> Any:
-            return {"messages": [ToolMessage("found", tool_call_id="c", artifact=(1, 2), id=f"t{next(left)}")]}
-
-        with SqliteSaver.from_conn_string(":memory:") as saver:
-            builder = StateGraph(LongState)
-            for name in ("one", "two", "three", "four"):
-                builder.add_node(name, node)
-            builder.add_edge(START, "one").add_edge("one", "two").add_edge("two", "three").add_edge("three", "four")
-            graph = builder.compile(checkpointer=saver)
-            old = [Watched(f"text {n}", id=f"m{n}") for n in range(4_000)]
-            looks: list[int] = []
-            for _ in graph.stream({"messages": old}, CONFIG, durability="sync"):
-                looks.append(Watched.looks)
-        assert looks[-1] - looks[0] < 12_000
+        found = looks_of_four_steps(
+            LongState, lambda n: ToolMessage("found", tool_call_id="c", artifact=(1, 2), id=f"t{n}")
+        )
+        assert found < 12_000
 
 
 class _State(TypedDict, total=False):

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias, cast
 from langchain_core.messages import AnyMessage, BaseMessage, MessageLikeRepresentation
 from langgraph.graph.message import add_messages as add_messages_of_langgraph
 
-from refold.checkpoint.message_log import MessageLog, appended, is_reducing
+from refold.checkpoint.message_log import appended, is_reducing, origin_of
 from refold.checkpoint.reducer import is_log
 
 Messages: TypeAlias = list[MessageLikeRepresentation] | MessageLikeRepresentation
@@ -47,8 +47,9 @@ def add_messages(
 
 def _is_whole(log: Sequence[object]) -> bool:
     """Whether nothing of a log needs LangGraph's look: a message without an id gets one there."""
-    known = isinstance(log, MessageLog) and log.origin is not None
-    return known or (is_log(log) and all(cast("BaseMessage", message).id is not None for message in log))
+    if origin_of(log) is not None:
+        return True
+    return is_log(log) and all(cast("BaseMessage", message).id is not None for message in log)
 
 
 def _may_be_new(messages: Sequence[object]) -> bool:

@@ -92,7 +92,8 @@ class Elements:
     """What is known of a list's elements, by place: their entries in a log, the live objects, and what each was like
     (see `lists`): a stored message's own form, until somebody needs to compare it. `objects` and `marks` may be empty.
 
-    The lists grow at their ends and never change otherwise, so that states of growing lists share them.
+    The lists grow at their ends, so that states of growing lists share them. Otherwise only a stored form among the
+    marks is replaced, by the mark that it stands for.
     """
 
     entries: list[Entry]

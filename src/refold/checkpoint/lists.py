@@ -23,7 +23,7 @@ from refold.checkpoint.caches import Elements, Entry, ListState
 from refold.checkpoint.drafts import Context, Draft, draft_of
 from refold.checkpoint.header import InLog
 from refold.checkpoint.lean import NOT_PLAIN, Mark, copy_plain, mark_of_lean, mark_of_message, same, signature
-from refold.checkpoint.message_log import MessageLog, Origin
+from refold.checkpoint.message_log import MessageLog, Origin, origin_of
 from refold.checkpoint.serde import MSGPACK, Plain
 
 INLINE_ELEMENT = 96  # bytes: a smaller element that is no message stands in the log itself
@@ -82,7 +82,7 @@ class ListDraft:
 
 def is_loggable(value: object) -> bool:
     """Whether a value is a list whose elements are worth storing one by one. Lists of numbers are not."""
-    if isinstance(value, MessageLog) and value.origin is not None:
+    if origin_of(value) is not None:
         return bool(value)
     if type(value) not in (list, MessageLog) or not value:
         return False
@@ -118,10 +118,6 @@ def draft_list(
     return _draft_from(ctx, value, start, base=base, state=state, snapshot=snapshot)
 
 
-def _origin(value: object) -> Origin | None:
-    return value.origin if isinstance(value, MessageLog) else None
-
-
 def _is_unchanged(value: list[object], state: ListState, start: int, stop: int) -> bool:
     """Whether elements are the same objects with the same content: rule 1."""
     known = state.elements
@@ -138,7 +134,7 @@ def _is_unchanged(value: list[object], state: ListState, start: int, stop: int) 
 
 def _has_grown(value: list[object], state: ListState, count: int) -> bool:
     """Whether a list is a `MessageLog` that only got longer since the first `count` elements were stored or read."""
-    own = _origin(value)
+    own = origin_of(value)
     if own is None or len(value) == count:
         return False
     if state.origin is not None:
@@ -189,7 +185,7 @@ def _draft_from(
         marks.append(mark)
     return ListDraft(
         base=base, before=state, keep=start, tail=entries, snapshot=snapshot, since=start, objects=value[start:],
-        marks=marks, origin=_origin(value),
+        marks=marks, origin=origin_of(value),
     )  # fmt: skip
 
 

@@ -137,6 +137,11 @@ class MessageLog(list[BaseMessage]):
         return list, (list(self),)
 
 
+def origin_of(value: object) -> Origin | None:
+    """The origin of a `MessageLog` that did not leave its growth; None for anything else."""
+    return value.origin if isinstance(value, MessageLog) else None
+
+
 def _leaving(edit: Callable[..., object]) -> Callable[..., object]:
     """A list's method that edits, for a log: it leaves its growth first."""
 
@@ -166,7 +171,7 @@ def appended(log: Sequence[BaseMessage], added: Sequence[BaseMessage]) -> Messag
     """A log and some messages after it. None where an id is known already, or twice among the new ones: then it is no
     appending. A message without an id is new."""
     try:
-        origin = log.origin if isinstance(log, MessageLog) else None
+        origin = origin_of(log)
         grown = None if origin is None else origin.growth.append(origin, added)
         if grown is None:
             growth = Growth(log)

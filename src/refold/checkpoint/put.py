@@ -28,7 +28,7 @@ from refold.checkpoint.header import Cell, Header, InLog, Stored
 from refold.checkpoint.lists import draft_list, is_loggable
 from refold.checkpoint.logs import read_logs_gen
 from refold.checkpoint.lost import refuse_lost_channels_gen
-from refold.checkpoint.message_log import Growth, MessageLog
+from refold.checkpoint.message_log import Growth, origin_of
 from refold.checkpoint.rows import (
     header_of,
     read_templates_gen,
@@ -262,7 +262,7 @@ def _growths_to_trust(
     step = known.get("step") if isinstance(known, Mapping) else None
     if not isinstance(step, int) or metadata.get("step") != step + 1:
         return ()
-    origins = [log.origin for log in map(_items_of, values.values()) if isinstance(log, MessageLog)]
+    origins = map(origin_of, map(_items_of, values.values()))
     growths = [origin.growth for origin in origins if origin is not None]
     return [growth for growth in growths if growths.count(growth) == 1]
 
@@ -280,7 +280,7 @@ def _draft_value(
         base = None if before is None else before.cells.get(channel) or before.trails.get(channel)
         base = base if isinstance(base, InLog) else None
         state = None if base is None else ctx.caches.lists.get(base.log)
-        own = items.origin if isinstance(items, MessageLog) else None
+        own = origin_of(items)
         trust = own is not None and own.growth in growths and not snapshot  # of many steps, seldom enough to look
         return draft_list(ctx, cast("list[object]", items), base=base, state=state, snapshot=snapshot, trust=trust)
     return draft_cell(ctx, value, _INLINE_VALUE)

@@ -34,7 +34,7 @@ from langchain_core.messages import (
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Overwrite
 
-from refold.checkpoint.message_log import MessageLog, appended, is_reducing
+from refold.checkpoint.message_log import appended, is_reducing, origin_of
 
 Write: TypeAlias = "Sequence[MessageLikeRepresentation] | MessageLikeRepresentation | Overwrite | None"
 """One write to the messages channel."""
@@ -61,9 +61,8 @@ def reduce_messages(state: Sequence[MessageLikeRepresentation] | None, writes: S
         log, pending = [], pending[removed:]
     removes = any(isinstance(message, RemoveMessage) for message in pending)
     grown = None if removes else appended(log, pending)
-    if grown is None or not is_reducing():
-        return cast("list[AnyMessage]", _merge(log, pending) if grown is None else list(grown))
-    return cast("list[AnyMessage]", grown)
+    merged = _merge(log, pending) if grown is None else grown
+    return cast("list[AnyMessage]", merged if is_reducing() else list(merged))
 
 
 def _since_overwrite(writes: Sequence[Write]) -> tuple[bool, list[BaseMessage]]:
@@ -116,9 +115,7 @@ def _message(item: object) -> BaseMessage:
 
 def is_log(state: Sequence[object]) -> bool:
     """Whether a list is what a reducer returns: whole messages, no removals. Looks at the few distinct types."""
-    if isinstance(state, MessageLog) and state.origin is not None:
-        return True
-    return all(
+    return origin_of(state) is not None or all(
         issubclass(kind, BaseMessage) and not issubclass(kind, BaseMessageChunk | RemoveMessage)
         for kind in set(map(type, state))
     )

@@ -59,10 +59,7 @@ class Compressor:
     def compress(self, codec: int, plain: bytes, base: bytes | None = None) -> bytes:
         if codec == ZSTD_BASE:
             raw = zstandard.ZstdCompressionDict(base or b"", dict_type=zstandard.DICT_TYPE_RAWCONTENT)
-            context = zstandard.ZstdCompressor(
-                level=_BASE_LEVEL, dict_data=raw, write_dict_id=False, write_checksum=True
-            )
-            return context.compress(plain)[4:]
+            return _compressor(_BASE_LEVEL, raw).compress(plain)[4:]
         fast, strong, _ = self._contexts()
         return (strong if codec == ZSTD_PACK else fast).compress(plain)[4:]
 
@@ -84,16 +81,16 @@ class Compressor:
         found: _Contexts | None = vars(self._local).get("contexts")
         if found is None:
             found = (
-                zstandard.ZstdCompressor(
-                    level=_LEVEL, dict_data=self._dictionary, write_dict_id=False, write_checksum=True
-                ),
-                zstandard.ZstdCompressor(
-                    level=_PACK_LEVEL, dict_data=self._dictionary, write_dict_id=False, write_checksum=True
-                ),
+                _compressor(_LEVEL, self._dictionary),
+                _compressor(_PACK_LEVEL, self._dictionary),
                 zstandard.ZstdDecompressor(dict_data=self._dictionary),
             )
             self._local.contexts = found
         return found
+
+
+def _compressor(level: int, dictionary: zstandard.ZstdCompressionDict) -> zstandard.ZstdCompressor:
+    return zstandard.ZstdCompressor(level=level, dict_data=dictionary, write_dict_id=False, write_checksum=True)
 
 
 class Sealer:
