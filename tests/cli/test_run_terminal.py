@@ -20,19 +20,39 @@ START = "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); from refol
 """Takes the terminal as its own, so that Ctrl-C typed there is a signal to it."""
 COMMAND = [sys.executable, "-c", START, "run"]
 CTRL_C, CTRL_D = "\x03", "\x04"
+UNHEARD = """
+import signal, threading, time
+from refold.cli.terminal.screen import Terminal
+
+def press():
+    time.sleep(0.5)
+    signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+threading.Thread(target=press).start()
+try:
+    Terminal().ask("name? ")
+except KeyboardInterrupt:
+    print("heard")
+"""
+"""Awaits a line while the signal comes to another thread: like one that comes between the prompt and the wait, it does
+not interrupt the wait."""
 PROMPT = "\x1b[2K> "
-PATIENCE = 120.0
+PATIENCE = 60.0
 
 
 def on_a_terminal(folder: Path, *arguments: str, model: str, steps: list[tuple[str, str]]) -> tuple[int, str]:
     """Run on a terminal of its own: for each step, wait until its first part has been shown, then type its second. The
     exit code, and all that was shown."""
+    return typed(folder, [*COMMAND, *arguments, "--model", f"{MODELS}:{model}"], steps)
+
+
+def typed(folder: Path, command: list[str], steps: list[tuple[str, str]]) -> tuple[int, str]:
+    """The same for any command."""
     terminal, theirs = os.openpty()
     environment = {**os.environ, "COLUMNS": "200", "TERM": "xterm-256color"}
     child = subprocess.Popen(
-        [*COMMAND, *arguments, "--model", f"{MODELS}:{model}"],
-        cwd=folder, env=environment, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
-    )  # fmt: skip
+        command, cwd=folder, env=environment, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+    )
     os.close(theirs)
     shown, read_to, waiting = b"", 0, list(steps)
     until = time.monotonic() + PATIENCE
@@ -144,3 +164,8 @@ class TestInterruption:
         assert code == 8
         assert json.loads(out.splitlines()[0])["waits"] != []
         assert not (tmp_path / "note.txt").exists()
+
+    def test_ctrl_c_that_does_not_interrupt_the_wait(self, tmp_path: Path) -> None:
+        """One that comes before the wait for keys has begun is heard without another key."""
+        code, shown = typed(tmp_path, [sys.executable, "-c", UNHEARD], [("name? ", "")])
+        assert (code, shown.endswith("name? heard\r\n")) == (0, True)

@@ -7,14 +7,38 @@ from outside; waiting for it is what the second Ctrl-C refuses.
 import asyncio
 import os
 import signal
+import sys
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Final, Self, TypeVar
 
 T = TypeVar("T")
 
 INTERRUPTED: Final = 130
+_LOOK_AGAIN: Final = 0.1
+"""Seconds between two looks for a signal while a line is awaited."""
+
+
+@contextmanager
+def heard() -> Iterator[None]:
+    """While a line is awaited, Ctrl-C is heard at once.
+
+    Reading a line looks for signals when a signal interrupts its wait. One that came between the prompt and the wait,
+    or to another thread, would be looked for after the next key only; a timer that interrupts the wait again and again
+    bounds that. Windows has no such timer, and reads lines otherwise.
+    """
+    if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handler = signal.signal(signal.SIGALRM, lambda *_: None)
+    timer = signal.setitimer(signal.ITIMER_REAL, _LOOK_AGAIN, _LOOK_AGAIN)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, *timer)
+        signal.signal(signal.SIGALRM, handler)
 
 
 class CtrlC:

@@ -17,6 +17,7 @@ from typing import IO, Final, Protocol, TextIO
 from rich.console import Console
 from rich.text import Text
 
+from refold.cli.terminal.ctrl_c import heard
 from refold.replay.secrets import redact
 
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -130,7 +131,8 @@ class Terminal:
             return _ask_plainly(prompt, self._console.file)
         with suppress(ImportError):
             import readline  # noqa: F401 - input() edits with it
-        return input(prompt)
+        with heard():
+            return input(prompt)
 
     def finish(self, ending: str) -> None:
         """The last state of the window stays on the screen."""
@@ -218,7 +220,8 @@ class JsonLines:
 def _ask_plainly(prompt: str, err: IO[str]) -> str:
     err.write(prompt)
     err.flush()
-    line = sys.stdin.readline()
+    with heard():
+        line = sys.stdin.readline()
     if not line:
         raise EOFError
     return line.rstrip("\n")
