@@ -92,7 +92,7 @@ def pack_header(header: Header, checkpoint_id: str) -> tuple[bytes, bytes]:
         {node: _pack_versions(seen) for node, seen in header.seen.items()},
         {channel: pack_cell(cell) for channel, cell in header.cells.items()},
         {channel: [trail.log, trail.length, trail.snapshot] for channel, trail in header.trails.items()},
-        _pack_stored(header.metadata),
+        _pack_metadata(header.metadata),
         _pack_stored(header.rest),
     ]
     return split(shape, newest=newest)
@@ -156,6 +156,12 @@ def _pack_versions(versions: Versions) -> Shape:
     return packed
 
 
+def _pack_metadata(metadata: Mapping[str, Shape] | Stored) -> Shape:
+    if isinstance(metadata, Mapping) and type(step := metadata.get("step")) is int:
+        return {**metadata, "step": Version(step)}
+    return _pack_stored(metadata)
+
+
 def _pack_stored(value: Mapping[str, Shape] | Stored) -> Shape:
     return [value.tag, value.data] if isinstance(value, Stored) else value
 
@@ -179,7 +185,7 @@ def pack_cell(cell: Cell) -> Shape:
         case InBlob(blob=blob):
             return ["b", blob]
         case InLog(log=log, length=length, snapshot=snapshot):
-            return ["s" if snapshot else "l", log, length]
+            return ["s" if snapshot else "l", log, Version(length)]
 
 
 def unpack_cell(shape: Shape) -> Cell:
@@ -218,7 +224,7 @@ def blobs_of(cell: Cell) -> Sequence[int]:
 def pack_writes(writes: Sequence[Write]) -> tuple[bytes, bytes]:
     """(template, row) of a task's writes, in the order given. Indexes repeat from task to task: they are text there."""
     shape: Shape = [{w.channel: [str(w.idx), w.path, pack_cell(w.cell)]} for w in writes]
-    return split(shape, newest=0)
+    return split(shape, newest=None)
 
 
 def unpack_writes(template: bytes, row: bytes) -> Sequence[Write]:

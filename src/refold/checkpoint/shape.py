@@ -7,10 +7,11 @@ together again. This is what makes a checkpoint row some tens of bytes, without 
 differences that one lost row would cut.
 
     0 None  1 True  2 False  3 int  4 version  5 text in the template  6 bytes  7 list  8 dict  9 float
-    10 text in the row  11 UUID
+    10 text in the row  11 UUID  12 early version  13 structure whose row begins without a newest version
 
 A version (channel versions grow with every step) is stored as its distance from the newest version of the row, which
-comes first: distances stay small however long the thread is.
+comes first: distances stay small however long the thread is. One that has stayed behind, such as the input's, is stored
+as it is where that is shorter: an early version.
 """
 
 import re
@@ -25,12 +26,16 @@ from refold.errors import CorruptionError
 Shape: TypeAlias = "bool | int | float | str | bytes | Sequence[Shape] | Mapping[str, Shape] | None"
 """A plain structure. `Version` and `Changing` are its two annotated leaves."""
 
-_NONE, _TRUE, _FALSE, _INT, _VERSION, _TEXT, _BYTES, _LIST, _DICT, _FLOAT, _CHANGING, _UUID = range(12)
+_NONE, _TRUE, _FALSE, _INT, _VERSION, _TEXT, _BYTES, _LIST, _DICT, _FLOAT, _CHANGING, _UUID, _EARLY, _TIMELESS = range(14)
+_FAR: Final = 64
+"""The least distance that takes two bytes."""
+_ONE_BYTE: Final = 128
+"""Versions below it take one byte."""
 _CANONICAL_UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")
 
 
 class Version(int):
-    """A channel version that is an integer."""
+    """A channel version that is an integer, or another count that grows with the versions."""
 
 
 class Changing(str):
@@ -67,19 +72,21 @@ def plain_copy(value: object) -> Shape:
     return cast("Shape", value)
 
 
-def split(shape: Shape, *, newest: int) -> tuple[bytes, bytes]:
-    """(template, row) of a structure. `newest` is at least every `Version` in it."""
+def split(shape: Shape, *, newest: int | None) -> tuple[bytes, bytes]:
+    """(template, row) of a structure. `newest` is at least every `Version` in it; None where there can be none."""
     template, row = bytearray(), bytearray()
-    put_int(row, newest)
-    _split(shape, newest, template, row)
+    if newest is None:
+        template.append(_TIMELESS)
+    else:
+        put_int(row, newest)
+    _split(shape, newest or 0, template, row)
     return bytes(template), bytes(row)
 
 
 def _split(shape: object, newest: int, template: bytearray, row: bytearray) -> None:
     kind = type(shape)  # exact types: the callers build the structure, and this runs for every value of every row
     if kind is Version:
-        template.append(_VERSION)
-        put_int(row, newest - cast("int", shape))
+        _split_version(cast("int", shape), newest, template, row)
     elif kind is str or kind is Changing:
         _split_text(cast("str", shape), template, row)
     elif kind is dict:
@@ -111,6 +118,15 @@ def _split(shape: object, newest: int, template: bytearray, row: bytearray) -> N
         raise TypeError(f"a {kind.__name__} is no plain structure")
 
 
+def _split_version(version: int, newest: int, template: bytearray, row: bytearray) -> None:
+    if 0 <= version < _ONE_BYTE and newest - version >= _FAR:
+        template.append(_EARLY)
+        put_uint(row, version)
+    else:
+        template.append(_VERSION)
+        put_int(row, newest - version)
+
+
 def _split_key(key: str, template: bytearray) -> None:
     """Keys are always in the template: `outline` shows them without a row."""
     data = key.encode("utf-8", "surrogatepass")
@@ -132,14 +148,20 @@ def _split_text(text: str, template: bytearray, row: bytearray) -> None:
 
 def join(template: bytes, row: bytes) -> Shape:
     """The structure again. Raises `CorruptionError` when the two do not belong together."""
-    newest, at = get_int(row, 0)
     try:
-        shape, end, row_end = _join(template, 0, row, at, newest)
+        start = _start(template)
+        newest, at = (0, 0) if start else get_int(row, 0)
+        shape, end, row_end = _join(template, start, row, at, newest)
     except (IndexError, struct.error, UnicodeDecodeError, ValueError) as error:
         raise CorruptionError("a stored row and its template do not fit; restore it from a backup") from error
     if end != len(template) or row_end != len(row):
         raise CorruptionError("a stored row and its template do not fit; restore it from a backup")
     return shape
+
+
+def _start(template: bytes) -> int:
+    """Where the structure begins; not at 0 where its rows have no newest version."""
+    return int(template[0] == _TIMELESS)
 
 
 def _join(template: bytes, at: int, row: bytes, here: int, newest: int) -> tuple[Shape, int, int]:
@@ -175,6 +197,8 @@ def _join_leaf(kind: int, row: bytes, here: int, newest: int) -> tuple[Shape, in
     if kind in (_INT, _VERSION):
         value, here = get_int(row, here)
         return (value if kind == _INT else newest - value), here
+    if kind == _EARLY:
+        return get_uint(row, here)
     if kind == _FLOAT:
         return struct.unpack_from("<d", row, here)[0], here + 8
     if kind == _UUID:
@@ -188,7 +212,7 @@ def _join_leaf(kind: int, row: bytes, here: int, newest: int) -> tuple[Shape, in
 
 def outline(template: bytes) -> Shape:
     """The structure of a template alone: None stands for whatever is in the row."""
-    return _outline(template, 0)[0]
+    return _outline(template, _start(template))[0]
 
 
 def _outline(template: bytes, at: int) -> tuple[Shape, int]:
