@@ -26,7 +26,9 @@ from refold.errors import CorruptionError
 Shape: TypeAlias = "bool | int | float | str | bytes | Sequence[Shape] | Mapping[str, Shape] | None"
 """A plain structure. `Version` and `Changing` are its two annotated leaves."""
 
-_NONE, _TRUE, _FALSE, _INT, _VERSION, _TEXT, _BYTES, _LIST, _DICT, _FLOAT, _CHANGING, _UUID, _EARLY, _TIMELESS = range(14)
+_NONE, _TRUE, _FALSE, _INT, _VERSION, _TEXT, _BYTES, _LIST, _DICT, _FLOAT, _CHANGING, _UUID, _EARLY, _TIMELESS = range(
+    14
+)
 _FAR: Final = 64
 """The least distance that takes two bytes."""
 _ONE_BYTE: Final = 128
