@@ -38,6 +38,8 @@ def main() -> int:
     options = parser.parse_args()
     if options.skip_walk:
         factory._patch_invalid_tool_calls = list  # type: ignore[assignment]
+    if options.folder:
+        options.folder.mkdir(parents=True, exist_ok=True)
     print(f"| {' | '.join(HEADS)} |\n|---|{'---|' * (len(HEADS) - 1)}", flush=True)
     place = nullcontext(str(options.folder)) if options.folder else tempfile.TemporaryDirectory(prefix="refold-day-")
     with place as folder:

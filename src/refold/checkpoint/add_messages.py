@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias, cast
 from langchain_core.messages import AnyMessage, BaseMessage, MessageLikeRepresentation
 from langgraph.graph.message import add_messages as add_messages_of_langgraph
 
-from refold.checkpoint.message_log import appended, is_reducing, origin_of
+from refold.checkpoint.message_log import MessageLog, appended, is_reducing, origin_of
 from refold.checkpoint.reducer import is_log
 
 Messages: TypeAlias = list[MessageLikeRepresentation] | MessageLikeRepresentation
@@ -38,11 +38,11 @@ def add_messages(
         for message in messages:
             if message.id is None:
                 message.id = str(uuid.uuid4())
-        grown = appended(cast("list[BaseMessage]", left), messages)
+        grown = appended(cast("list[BaseMessage]", left), messages, by_channel=True)
         if grown is not None:
             return cast("list[AnyMessage]", grown)
     merged = cast("Any", add_messages_of_langgraph)(left, right)
-    return cast("list[AnyMessage]", appended(merged, ()))
+    return cast("list[AnyMessage]", MessageLog.begun(merged))
 
 
 def _is_whole(log: Sequence[object]) -> bool:

@@ -99,7 +99,7 @@ def measure(
     sums += list(accumulate((count.tokens for count in counts), initial=sums[-1]))[1:]
     sizes += list(accumulate((count.bytes for count in counts), initial=sizes[-1]))[1:]
     base = system.tokens + tools.tokens
-    anchor = _anchor(window.entries, window.boundary(), sums, base, same_model)
+    anchor = _anchor(window.entries, window.boundary, sums, base, same_model)
     if anchor is not None:
         scale = learned_factor(anchor[1], base + sums[anchor[0]])
     elif recorded := [fold.scale for fold in window.folds if fold.scale > 0]:

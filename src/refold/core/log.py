@@ -4,25 +4,30 @@ A key is the message's id; a message without one gets a key from its content, an
 gets a number (recordings and foreign stores do hold duplicate ids). Keys are stable while the log only grows.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter, is_
+from operator import attrgetter
+from typing import Final
 
 from langchain_core.messages import BaseMessage
 
+from refold.core.appended import Appended
 from refold.core.folds import Anchor, Span, span_digest
 from refold.core.messages import content_hash, is_record, role_of
 
 _fields_of = attrgetter("__dict__", "__pydantic_extra__")
+_MANY: Final = 512
+"""New positions that are copied at each append; more become part of the rest, which is shared."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Log:
     """A snapshot. `positions` maps each key to its index."""
 
-    messages: tuple[BaseMessage, ...]
-    keys: tuple[str, ...]
-    positions: Mapping[str, int]
+    messages: Appended[BaseMessage]
+    keys: Appended[str]
+    positions: ChainMap[str, int]
 
     def __len__(self) -> int:
         return len(self.messages)
@@ -60,25 +65,29 @@ class Log:
         return next((i for i in range(len(self) - 1, -1, -1) if _is_user(self.messages[i])), None)
 
 
-EMPTY_LOG = Log(messages=(), keys=(), positions={})
+EMPTY_LOG = Log(messages=Appended(), keys=Appended(), positions=ChainMap({}, {}))
 
 
 def extend_log(previous: Log, messages: Sequence[BaseMessage]) -> Log | None:
     """The log that `previous` has grown to, or None when it did not only grow.
 
     Equal messages count as the same: a thread read again from its checkpoint is made of new objects. They are compared
-    by value once per object; after that a call of a long thread costs a look at each pointer. The snapshot takes the
-    new objects, so that the old ones, a whole log of them, can go; what a window shows keeps those that it has.
+    by value once; after that a call of a long thread costs a look at each pointer. The snapshot takes the new objects,
+    so that the old ones, a whole log of them, can go; what a window shows keeps those that it has.
     """
-    known, given = len(previous), tuple(messages)
+    if messages is previous.messages:
+        return previous
+    known, given = len(previous), messages if isinstance(messages, list) else list(messages)
     if len(given) < known:
         return None
-    same = all(map(is_, previous.messages, given))
-    if not same and not _are_equal(previous.messages, given):
+    again = known > 0 and given[known - 1] is not previous.messages[-1]
+    if again:
+        if not _are_equal(previous.messages, given):
+            return None
+        previous = replace(previous, messages=Appended(given[:known]))
+    elif not previous.messages.begins(given):
         return None
-    if len(given) == known:
-        return previous if same else replace(previous, messages=given)
-    return replace(_append(previous, given[known:]), messages=given)
+    return _append(previous, given[known:]) if len(given) > known else previous
 
 
 def _are_equal(left: Sequence[BaseMessage], right: Sequence[BaseMessage]) -> bool:
@@ -109,16 +118,19 @@ def _key(message: BaseMessage) -> str:
 
 
 def _append(log: Log, messages: Sequence[BaseMessage]) -> Log:
-    positions = dict(log.positions)
-    keys = list(log.keys)
+    rest, begin = log.positions.maps
+    new = ChainMap(dict(rest), begin)
+    keys: list[str] = []
     for message in messages:
         base = _key(message)
         key, number = base, 2
-        while key in positions:
+        while key in new:
             key, number = f"{base}#{number}", number + 1
-        positions[key] = len(keys)
+        new[key] = len(log) + len(keys)
         keys.append(key)
-    return Log(messages=(*log.messages, *messages), keys=tuple(keys), positions=positions)
+    if len(new.maps[0]) > _MANY:
+        new = ChainMap({}, {**begin, **new.maps[0]})
+    return Log(messages=log.messages.plus(messages), keys=log.keys.plus(keys), positions=new)
 
 
 def _is_user(message: BaseMessage) -> bool:

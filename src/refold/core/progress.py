@@ -14,11 +14,10 @@ _ATTEMPTS = SPAN_KINDS | {"strike", "undo"}
 
 def summaries_allowed(gauge: Gauge, policy: Policy, *, budget: int) -> bool:
     """Whether an automatic summary may be made now."""
-    attempts = [fold for fold in gauge.window.folds if fold.kind in _ATTEMPTS]
-    if not attempts:
+    last = next((fold for fold in reversed(gauge.window.folds) if fold.kind in _ATTEMPTS), None)
+    if last is None:
         return True
     enough = policy.summary_spacing * budget
-    last = attempts[-1]
     if last.kind == "strike":
         if strikes_in_a_row(gauge.window.folds) < policy.strikes:
             return True

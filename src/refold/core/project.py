@@ -60,8 +60,9 @@ class Window:
     """What the model sees, and how it came about.
 
     `folds` are all readable folds of the state in order, `segments` the span folds in force, `items` the item folds in
-    force by log index. `shared` leading entries carry the same message objects as `grown_from`, the entries of the
-    window that this one was made from.
+    force by log index. `boundary` is the log index after the newest message that any fold was made at: messages before
+    it may have been sent otherwise than they are shown now. `shared` leading entries carry the same message objects as
+    `grown_from`, the entries of the window that this one was made from.
     """
 
     log: Log
@@ -73,7 +74,9 @@ class Window:
     items: Mapping[int, tuple[tuple[Fold, Item], ...]]
     entries: tuple[Entry, ...]
     shared: int
+    boundary: int
     grown_from: tuple[Entry, ...] = field(repr=False)
+    _awaited: frozenset[str] = field(repr=False)
     _plain: tuple[Entry, ...] = field(repr=False)
     _settled: tuple[int, int] = field(repr=False)
     _front: Front = field(repr=False)
@@ -104,12 +107,6 @@ class Window:
             for index in range(segment.start, segment.stop)
             if self.log.keys[index] not in segment.fold.kept
         )
-
-    def boundary(self) -> int:
-        """The log index after the newest message that any fold in force was made at: messages before it may have
-        been sent otherwise than they are shown now."""
-        positions = self.log.positions
-        return max((positions[f.at.key] + 1 for f in self.folds if f.at.key in positions), default=0)
 
 
 def project(
@@ -148,16 +145,18 @@ def shown(message: BaseMessage, acting: Sequence[tuple[Fold, Item]]) -> BaseMess
 
 def _revives(previous: Window, log: Log) -> bool:
     """Whether new messages are some that a fold was made for: taken out of the log, or forked away, and put back."""
-    new = frozenset(log.keys[len(previous.log) :])
-    if not new or not previous.folds:
-        return False
-    void = {lost.fold for lost in previous.void}
-    named = {fold.at.key for fold in previous.folds}
-    for fold in previous.folds:
-        if fold.id in void:
+    return not previous._awaited.isdisjoint(log.keys[len(previous.log) :])
+
+
+def _awaited(folds: Sequence[Fold], void: Sequence[Void]) -> frozenset[str]:
+    """The keys of messages that folds were made at, or for where they are void."""
+    lost = {each.fold for each in void}
+    named = {fold.at.key for fold in folds}
+    for fold in folds:
+        if fold.id in lost:
             ends = (fold.span.first, fold.span.last) if fold.kind in SPAN_KINDS else ()
             named.update(anchor.key for anchor in (*ends, *(item.anchor for item in fold.items)))
-    return not named.isdisjoint(new)
+    return frozenset(named)
 
 
 def _answers_settled(previous: Window, log: Log) -> bool:
@@ -194,7 +193,9 @@ def _grow(previous: Window, log: Log, raw: Sequence[Mapping[str, Json]]) -> Wind
         items=previous.items,
         entries=entries,
         shared=_common(previous.entries, entries, settled_out),
+        boundary=previous.boundary,
         grown_from=previous.entries,
+        _awaited=previous._awaited,
         _plain=plain,
         _settled=(settled_plain + settled[0], settled_out + settled[1]),
         _front=front,
@@ -210,6 +211,7 @@ def _walk(log: Log, raw: Sequence[Mapping[str, Json]], previous: Window | None, 
     known = previous if grown and previous is not None else None
     segments, void = _segments(log, active, known)
     items, void_items = _items(log, active, known)
+    void += void_items
     state = _state(log, active, segments)
     chained = max((log.positions.get(f.at.key, -1) + 1 for f in folds if f.kind != "strike"), default=0)
     plain = tuple(_plain_entries(log, segments, items, state, chained, _reusable(previous, log, grown=grown)))
@@ -219,12 +221,14 @@ def _walk(log: Log, raw: Sequence[Mapping[str, Json]], previous: Window | None, 
         raw_folds=list(raw),
         folds=folds,
         unreadable=unreadable,
-        void=void + void_items,
+        void=void,
         segments=segments,
         items=items,
         entries=entries,
         shared=_common(previous.entries, entries, 0) if previous is not None else 0,
+        boundary=max((log.positions.get(f.at.key, -1) + 1 for f in folds), default=0),
         grown_from=previous.entries if previous is not None else (),
+        _awaited=_awaited(folds, void),
         _plain=plain,
         _settled=settled,
         _front=front,
