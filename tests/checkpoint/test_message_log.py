@@ -77,7 +77,8 @@ class TestChannels:
         log = log_of("a")
         first = appended(log, said("b"), by_channel=True)
         second = appended(log, said("b"), by_channel=True)
-        assert first is not None and second is not None
+        assert first is not None
+        assert second is not None
         assert first[1] is not second[1]
 
     def test_an_edited_one_is_not_given_again(self) -> None:

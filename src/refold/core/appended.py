@@ -34,8 +34,8 @@ class Appended(Sequence[T], Generic[T]):
     def begins(self, items: list[T]) -> bool:
         """Whether a list begins with the same or equal items.
 
-        Comparing two lists looks at pointers first, and not at what they point to: on a long log, whose messages lie all
-        over the memory, that is ten times as fast as a walk. A shorter list whose items all equal those at the same
+        Comparing two lists looks at pointers first, and not at what they point to: on a long log, whose messages lie
+        all over the memory, that is ten times as fast as a walk. A shorter list whose items all equal those at the same
         places is less than the other; two items that differ would have to have an order.
         """
         try:
