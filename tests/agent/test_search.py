@@ -1,6 +1,7 @@
 """`search_history`: everything that was said is found, in any script, without reading the log again."""
 
 import base64
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -80,7 +81,7 @@ class TestAnyScriptIsSearchable:
 
 class TestSearchIsIncremental:
     def test_only_new_messages_are_read(self) -> None:
-        """A second search reads no artifact again, and finds what came since."""
+        """A second search reads no artifact again, and finds what came since; what it finds is read to be shown."""
         stub = ToolMessage(
             "stub", tool_call_id="1", id="big",
             additional_kwargs={REFOLD_KEY: {"kind": "ingested", "path": "/results/t/1"}},
@@ -101,6 +102,21 @@ class TestSearchIsIncremental:
         assert first.startswith("- big (tool, in /results/t/1 from start=0): ")
         assert second.startswith("- new (human): ")
         assert reads == ["/results/t/1"]
+        assert first in run(search_history_gen(index, "needle", log, limit=3, page=500), handle)
+        assert reads == ["/results/t/1"] * 2
+
+    def test_what_is_found_and_gone_is_shown_by_its_stub(self) -> None:
+        """A stored result that was removed since."""
+        stub = ToolMessage(
+            "stub of quagga", tool_call_id="1", id="big",
+            additional_kwargs={REFOLD_KEY: {"kind": "ingested", "path": "/results/t/1"}},
+        )  # fmt: skip
+        files, index = MemoryFiles(), HistoryIndex()
+        files.write("/results/t/1", b"the needle is here", mode="create")
+        run(search_history_gen(index, "needle", [stub], limit=3, page=500), partial(answer, files))
+        files.delete("/results/t/1")
+        found = run(search_history_gen(index, "needle", [stub], limit=3, page=500), partial(answer, files))
+        assert found == "- big (tool): stub of quagga"
 
     def test_a_log_that_changed_is_read_again(self) -> None:
         """A removed message is no longer found."""

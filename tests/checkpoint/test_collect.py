@@ -14,7 +14,7 @@ from langgraph.checkpoint.base.id import uuid6
 from refold.checkpoint import SqliteSaver
 from refold.checkpoint.collect import collect_gen
 from refold.checkpoint.effects import Barrier, Transaction
-from refold.checkpoint.retention import delete_for_runs_gen
+from refold.checkpoint.removal import delete_for_runs_gen
 from refold.core.program import Effect, run
 from refold.errors import CorruptionError
 

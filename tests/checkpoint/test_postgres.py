@@ -21,7 +21,7 @@ from psycopg_pool import ConnectionPool
 
 from refold.checkpoint import AsyncPostgresSaver, PostgresSaver
 from refold.checkpoint.collect import collect_gen
-from refold.checkpoint.retention import delete_for_runs_gen
+from refold.checkpoint.removal import delete_for_runs_gen
 from refold.core.program import Effect, run
 from refold.errors import ConfigurationError, DatabaseUnavailableError, HeadMovedError, SchemaVersionError
 

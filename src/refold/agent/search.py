@@ -2,7 +2,8 @@
 
 The index is incremental: a search reads only what is new since the last one of the thread. Ranking is BM25 by SQLite's
 FTS5 over our own terms (`refold.core.terms`), which make Chinese, Japanese and Korean searchable, and parts of
-identifiers. The index is a cache in memory; a new process builds it again from the log.
+identifiers. The index is a cache in memory, without the texts, which are read again where something is found; a new
+process builds it again from the log.
 """
 
 import sqlite3
@@ -69,12 +70,12 @@ class HistoryIndex:
     """The index of one thread's log; safe from several threads."""
 
     _log: Log = EMPTY_LOG
-    _texts: list[Searchable] = field(default_factory=list)
     _terms: sqlite3.Connection = field(default_factory=lambda: sqlite3.connect(":memory:", check_same_thread=False))
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        self._terms.execute("CREATE VIRTUAL TABLE term USING fts5(words, tokenize = \"unicode61 tokenchars '-_.'\")")
+        tokenizer = "unicode61 tokenchars '-_.'"
+        self._terms.execute(f"CREATE VIRTUAL TABLE term USING fts5(words, content='', tokenize = \"{tokenizer}\")")
 
     def pending(self, messages: Sequence[BaseMessage]) -> tuple[Log, int]:
         """The log as a snapshot, and how many of its messages are indexed already; none where it did not only grow."""
@@ -86,21 +87,16 @@ class HistoryIndex:
         """Index the messages of a log from `known` on, by their texts; another thread may have done so meanwhile."""
         with self._lock:
             if known == 0:
-                self._terms.execute("DELETE FROM term")
-                self._texts.clear()
+                self._terms.execute("INSERT INTO term(term) VALUES ('delete-all')")
             elif known != len(self._log):
                 return
             rows = [(known + 1 + n, " ".join(terms_of(text.text))) for n, text in enumerate(texts)]
             self._terms.executemany("INSERT INTO term(rowid, words) VALUES (?, ?)", rows)
-            self._texts += texts
             self._log = log
 
-    def search(self, query: str, limit: int) -> list[Found]:
-        """The best messages for a query: those with all of its terms first, then those with some, by BM25; where there
-        are none, those with words that begin as its terms do."""
-        terms = query_terms(query)
-        if not terms:
-            return []
+    def search(self, terms: Sequence[str], limit: int) -> tuple[Log, Sequence[int]]:
+        """The log that is indexed, and in it the best messages for some terms: those with all of them first, then those
+        with some, by BM25; where there are none, those with words that begin as the terms do."""
         quoted = ['"' + term.replace('"', '""') + '"' for term in terms]
         with self._lock:
             ranked: dict[int, None] = {}
@@ -112,18 +108,7 @@ class HistoryIndex:
                         "SELECT rowid FROM term WHERE term MATCH ? ORDER BY rank, rowid DESC LIMIT ?", (wanted, limit)
                     )
                     ranked |= dict.fromkeys(row[0] - 1 for row in rows)
-            return [self._found(index, query, terms) for index in list(ranked)[:limit]]
-
-    def _found(self, index: int, query: str, terms: Sequence[str]) -> Found:
-        searched = self._texts[index]
-        part, at = excerpt(searched.text, query, terms)
-        stored = searched.path and at >= searched.offset
-        return Found(
-            key=self._log.keys[index],
-            role=role_of(self._log.messages[index]),
-            excerpt=part,
-            place=f", in {searched.path} from start={max(0, at - searched.offset - _AROUND)}" if stored else "",
-        )
+            return self._log, list(ranked)[:limit]
 
 
 @dataclass(kw_only=True)
@@ -177,19 +162,33 @@ def search_history_gen(
         texts.append((yield from _text_gen(message)))
     if texts:
         index.add(log, known, texts)
-    found = index.search(query, max(1, min(limit, 50)))
+    terms = query_terms(query)
+    indexed, found = index.search(terms, max(1, min(limit, 50))) if terms else (log, ())
     if not found:
         return f"Nothing in this conversation matches {query!r}. Try fewer or other words."
     lines: list[str] = []
     left = page
-    for hit in found:
-        line = hit.line()
+    for place in found:
+        new = texts[place - known] if log is indexed and place >= known else None
+        text = new or (yield from _text_gen(indexed.messages[place]))
+        line = _found(indexed, place, text, query, terms).line()
         left -= estimate_text(line) + 1
         if left < 0:
             lines.append(f"- … {len(found) - len(lines)} more; ask for fewer or search more narrowly")
             break
         lines.append(line)
     return "\n".join(lines)
+
+
+def _found(log: Log, index: int, searched: Searchable, query: str, terms: Sequence[str]) -> Found:
+    part, at = excerpt(searched.text, query, terms)
+    stored = searched.path and at >= searched.offset
+    return Found(
+        key=log.keys[index],
+        role=role_of(log.messages[index]),
+        excerpt=part,
+        place=f", in {searched.path} from start={max(0, at - searched.offset - _AROUND)}" if stored else "",
+    )
 
 
 def excerpt(text: str, query: str, terms: Sequence[str]) -> tuple[str, int]:

@@ -86,3 +86,8 @@ def use_as_base(base: Draft | None, drafts: Iterable[Draft]) -> None:
     for draft in drafts:
         if draft.name != base.name and not draft.parts and draft.base is None and len(draft.data) < _SMALL_FOR_BASE:
             draft.base = base
+
+
+def run_name(ctx: Context, run_id: str) -> bytes:
+    """What the database keeps of a run's id: the id, or its keyed hash where the database is encrypted."""
+    return ctx.sealer.name("run", run_id.encode()) if ctx.sealer.encrypts else run_id.encode("utf-8", "surrogatepass")

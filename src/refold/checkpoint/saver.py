@@ -25,21 +25,18 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from refold.checkpoint.caches import DEFAULT_CACHE_BYTES, Caches, ListState, Lru
 from refold.checkpoint.collect import Collected, collect_gen, collect_if_due_gen
 from refold.checkpoint.compact import Compacted, compact_gen
+from refold.checkpoint.copies import copy_thread_gen
 from refold.checkpoint.drafts import Context
 from refold.checkpoint.lean import cost
 from refold.checkpoint.listing import listing_of, next_gen
 from refold.checkpoint.put import put_gen
 from refold.checkpoint.put_writes import put_writes_gen
 from refold.checkpoint.read import delta_history_gen, get_tuple_gen
-from refold.checkpoint.retention import (
-    copy_thread_gen,
-    delete_for_runs_gen,
-    delete_thread_gen,
-    prune_gen,
-    retention_of,
-)
+from refold.checkpoint.removal import delete_for_runs_gen
+from refold.checkpoint.retention import prune_gen, retention_of
 from refold.checkpoint.seal import Sealer
 from refold.checkpoint.serde import Serde
+from refold.checkpoint.threads import delete_thread_gen
 from refold.checkpoint.verify import Stats, Verification, stats_gen, verify_gen
 from refold.core.program import Program
 
