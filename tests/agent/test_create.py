@@ -1,12 +1,14 @@
 """`create_agent`: batteries in, each replaceable; runs, resumes and stays inside its window."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain.agents.middleware.types import AgentMiddleware
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
-from langchain_core.tools import BaseTool, tool
+from langchain_core.tools import BaseTool, StructuredTool, tool
 from langgraph.channels.binop import BinaryOperatorAggregate
 from langgraph.checkpoint.memory import InMemorySaver
 
@@ -239,3 +241,27 @@ class TestAToolOfTheUsersKeepsItsName:
             create_agent(
                 script_of(1), [taken], files=MemoryFiles(), checkpointer=InMemorySaver(), subagents=[GENERAL_PURPOSE]
             )
+
+
+class TestReview:
+    """Calls that wait for a human."""
+
+    def test_a_name_that_no_tool_has_is_refused(self, tmp_path: Path) -> None:
+        """A misspelt one would be a question that is never asked; the message says which there are."""
+        with pytest.raises(ConfigurationError, match=r"calls of serch shall wait .* search, "):
+            create_agent(
+                script_of(1), [search], files=MemoryFiles(), checkpointer=InMemorySaver(), interrupt_on={"serch": True}
+            )
+
+    @pytest.mark.parametrize("name", ["search", "write_file", "pin", "extra"])
+    def test_every_tool_of_the_agent_has_a_name(self, name: str) -> None:
+        """Yours, the files', the window's, and those of your middleware."""
+
+        class Extra(AgentMiddleware[Any, Any, Any]):
+            tools: Sequence[BaseTool] = [StructuredTool.from_function(lambda: "", name="extra", description="Extra.")]
+
+        agent = create_agent(
+            script_of(1), [search], files=MemoryFiles(), checkpointer=InMemorySaver(), middleware=[Extra()],
+            interrupt_on={name: True},
+        )  # fmt: skip
+        assert agent.name

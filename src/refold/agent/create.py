@@ -29,7 +29,7 @@ from refold.agent.retention import RetentionMiddleware
 from refold.agent.search import search_history_tool
 from refold.agent.setup import Binding
 from refold.agent.subagents import AnySubagent, SubagentDefaults, SubagentMiddleware
-from refold.agent.subagents.building import beside, check_names, init_model, tool_name
+from refold.agent.subagents.building import beside, check_names, check_reviewed, init_model, tool_name
 from refold.agent.tools import Permissions, file_tools
 from refold.agent.window import WindowMiddleware
 from refold.checkpoint import SqliteSaver
@@ -86,7 +86,8 @@ def create_agent(
         policy, summary_model: See `WindowMiddleware`. They are the subagents' too, unless a declaration says otherwise,
             and so are tools, permissions, `interrupt_on` and middleware.
         permissions: What the file tools may do, by glob and operation.
-        interrupt_on: Tools that wait for a human, as in LangChain's `HumanInTheLoopMiddleware`.
+        interrupt_on: Tools that wait for a human, as in LangChain's `HumanInTheLoopMiddleware`; a name that no tool has
+            is refused.
         retention: Bounds on stored originals that no checkpoint of the saver points at: they are collected after runs,
             at most once an hour. Default: everything is kept.
         middleware: More middleware, inside refold's.
@@ -108,13 +109,15 @@ def create_agent(
     if subagents:
         stack.append(SubagentMiddleware(window, subagents, defaults=defaults))
     check_names(tools, stack)
+    all_tools = [*tools, *beside(tools, own_tools(storage, permissions, window.paging))]
     if interrupt_on is not None:
+        check_reviewed(interrupt_on, all_tools, [*stack, *middleware])
         stack.append(HumanInTheLoopMiddleware(interrupt_on=dict(interrupt_on)))
     if retention is not None:
         stack.append(RetentionMiddleware(saver, storage, retention))
     return create_langchain_agent(
         chat,
-        [*tools, *beside(tools, own_tools(storage, permissions, window.paging))],
+        all_tools,
         system_prompt=system_prompt,
         middleware=[*stack, *middleware],
         response_format=response_format,

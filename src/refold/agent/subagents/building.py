@@ -5,7 +5,7 @@ hooks and reader, and what refusals teach about a model is known to all. Its log
 own thread name, which LangGraph's namespace makes.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, overload
 
@@ -143,6 +143,17 @@ def check_names(given: Sequence[Tool], stack: Sequence[Middleware]) -> None:
     if taken := sorted(brought & {tool_name(tool) for tool in given}):
         raise ConfigurationError(
             f"tools of yours are called {', '.join(taken)}, as tools that come with refold's middleware: rename yours"
+        )
+
+
+def check_reviewed(names: Iterable[str], tools: Sequence[Tool], stack: Sequence[Middleware]) -> None:
+    """Raises `ConfigurationError` for calls that shall wait for a human and cannot come: a misspelt name would be a
+    question that is never asked."""
+    known = {tool_name(tool) for tool in tools} | {tool.name for part in stack for tool in part.tools}
+    if unknown := sorted(set(names) - known):
+        raise ConfigurationError(
+            f"calls of {unknown[0]} shall wait for a human, but no tool is called so; there are "
+            f"{', '.join(sorted(known))}"
         )
 
 
