@@ -33,7 +33,9 @@ def called(tool_name: str, number: int, /, **args: object) -> AIMessage:
     return AIMessage("", tool_calls=[{"name": tool_name, "args": args, "id": f"{tool_name}-{number}"}])
 
 
-def agent_of(steps: list[AIMessage | str], *, limit: int = 20_000) -> tuple[object, StrictModel]:
+def agent_of(
+    steps: list[AIMessage | str], *, limit: int = 20_000, budget_line: bool = False
+) -> tuple[object, StrictModel]:
     left = list(steps)
 
     def script(messages: list[BaseMessage]) -> AIMessage | str:
@@ -42,7 +44,8 @@ def agent_of(steps: list[AIMessage | str], *, limit: int = 20_000) -> tuple[obje
         return left.pop(0)
 
     model = StrictModel(script=script, limit=limit)  # type: ignore[arg-type]
-    window = WindowMiddleware(files=MemoryFiles(), policy=Policy(context_limit=limit, output_reserve=500))
+    policy = Policy(context_limit=limit, output_reserve=500, budget_line=budget_line)
+    window = WindowMiddleware(files=MemoryFiles(), policy=policy)
     middleware = [window, ControlMiddleware(window)]
     return create_agent(model, [look], middleware=middleware, checkpointer=InMemorySaver()), model
 
@@ -283,10 +286,18 @@ class TestPins:
 class TestUsage:
     def test_the_numbers_are_those_of_the_last_request(self) -> None:
         """Fault 199: the tool returns what is used and what is left."""
-        agent, _ = agent_of([called("context_usage", 1), "done"])
+        agent, _ = agent_of([called("context_usage", 1), "done"], budget_line=True)
         state = agent.invoke({"messages": [HumanMessage("hi")]}, CONFIG)  # type: ignore[attr-defined]
         assert " tokens (" in state["messages"][2].content
         assert "are free" in state["messages"][2].content
+
+    def test_the_tool_is_there_where_the_policy_wants_it(self) -> None:
+        """A model that is not told about its budget does not ask for it either."""
+        names = []
+        for wanted in (False, True):
+            window = WindowMiddleware(files=MemoryFiles(), policy=Policy(budget_line=wanted))
+            names.append([tool.name for tool in ControlMiddleware(window).tools])
+        assert names == [["compact_conversation", "pin", "unpin"], [*names[0], "context_usage"]]
 
 
 def together(*calls: AIMessage) -> AIMessage:

@@ -1,9 +1,9 @@
 """`ControlMiddleware`: tools by which the model steers its own window.
 
-`compact_conversation` asks for a fold pass, `pin` and `unpin` keep small notes always in view, `context_usage` says how
-full the window is. A pass is never made inside a tool: the tool leaves a request in the state, and the next model call
-folds, the one place where folding is safe; it tells the model what came of it. What a tool says is what is known when
-it says it.
+`compact_conversation` asks for a fold pass, `pin` and `unpin` keep small notes always in view, `context_usage`, where
+the policy wants it, says how full the window is. A pass is never made inside a tool: the tool leaves a request in the
+state, and the next model call folds, the one place where folding is safe; it tells the model what came of it. What a
+tool says is what is known when it says it.
 """
 
 from typing import Annotated, Final, NotRequired, cast
@@ -50,7 +50,8 @@ class ControlState(AgentState[object]):
 
 
 class ControlMiddleware(AgentMiddleware[ControlState, None, object]):
-    """Gives the model the tools of this module, beside a `WindowMiddleware` of the same agent.
+    """Gives the model the tools of this module, beside a `WindowMiddleware` of the same agent. `context_usage` is among
+    them where its policy has `budget_line`.
 
         window = WindowMiddleware()
         agent = create_agent(model, tools, middleware=[window, ControlMiddleware(window)])
@@ -68,7 +69,9 @@ class ControlMiddleware(AgentMiddleware[ControlState, None, object]):
         self._window = window
         self._least = least
         self._pin_tokens = pin_tokens
-        self.tools = [self._compact_tool(), self._pin_tool(), self._unpin_tool(), self._usage_tool()]
+        self.tools = [self._compact_tool(), self._pin_tool(), self._unpin_tool()]
+        if window.setup.policy.budget_line:
+            self.tools.append(self._usage_tool())
 
     def _occupancy(self, runtime: ToolRuntime) -> tuple[int, int]:
         """Tokens in the window with the newest answer, as reported first, and its budget; (0, 0) where this process has

@@ -54,7 +54,7 @@ def middleware(
         policy, summary_model, fallback_model, meter, before_fold, after_fold, repair: See `WindowMiddleware`.
         offload: When a result is stored as it comes; None leaves results as they are (in Deep Agents: to its own
             eviction).
-        control: Whether the model gets `compact_conversation`, `pin`, `unpin` and `context_usage`.
+        control: Whether the model gets `compact_conversation`, `pin` and `unpin` (`ControlMiddleware`).
     """
     refuse_name("files", files, "refold.open_files(...) makes the storage of a path or URL")
     if files is None or isinstance(files, Files):

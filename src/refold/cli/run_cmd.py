@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from refold.agent.create import Agent
     from refold.cli.terminal.session import Ending, Session
+    from refold.core.policy import Policy
 
 WAITING: Final = 8
 STOPPED: Final = 130
@@ -217,7 +218,7 @@ def _agent_of(job: _Job) -> "Callable[[BaseCheckpointSaver[str]], Agent]":
     if job.window is not None:
         policy = replace(policy, context_limit=parse_tokens(job.window))
     tools = load_tools(job.tools)
-    _check_names(job.confirm, tools)
+    _check_names(job.confirm, tools, policy)
     model = load_model(job.model, base_url=job.base_url, key_variable=job.key_variable)
     system, files = _system(job), open_place(job.files, job.work)
     permissions = rules_of(allow=job.allow, ask=job.ask, deny=job.deny)
@@ -231,7 +232,7 @@ def _agent_of(job: _Job) -> "Callable[[BaseCheckpointSaver[str]], Agent]":
     return make
 
 
-def _check_names(confirm: Sequence[str], own: "Sequence[BaseTool]") -> None:
+def _check_names(confirm: Sequence[str], own: "Sequence[BaseTool]", policy: "Policy") -> None:
     """A name that no tool has would be a question that is never asked."""
     from refold.agent.control import COMPACT, CONTEXT_USAGE, PIN, UNPIN
     from refold.agent.recall import READ_HISTORY
@@ -245,7 +246,7 @@ def _check_names(confirm: Sequence[str], own: "Sequence[BaseTool]") -> None:
         COMPACT,
         PIN,
         UNPIN,
-        CONTEXT_USAGE,
+        *((CONTEXT_USAGE,) if policy.budget_line else ()),
         *(tool.name for tool in own),
     }
     unknown = [name for name in confirm if name not in names]

@@ -114,7 +114,8 @@ class Policy:
     """Model calls that a fold in the soft zone is expected to pay for."""
 
     budget_line: bool = False
-    """Whether each request ends with a line that says how many tokens are free."""
+    """Whether the model is told how full its window is: by a line at the end of each request, and by the control tools'
+    `context_usage`."""
     read_page: int = 2000
     """Tokens of one page that a reading tool hands back."""
 
