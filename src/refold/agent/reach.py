@@ -25,7 +25,7 @@ from refold.core.history import HistoryEntry, parse_contents, parse_history
 from refold.core.log import Log
 from refold.core.messages import calls_of, text_of
 from refold.core.program import run
-from refold.core.project import Window
+from refold.core.window import Window
 from refold.errors import FilesError, IntegrityError
 from refold.files import Files, answer
 

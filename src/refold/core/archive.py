@@ -19,7 +19,7 @@ from refold.core.effects import ReadFile, WriteFile
 from refold.core.history import Earlier, parse_contents, render_history
 from refold.core.log import Log
 from refold.core.program import Program
-from refold.core.project import Segment
+from refold.core.window import Segment
 from refold.errors import FilesError, IntegrityError
 
 _MOST: Final = 32

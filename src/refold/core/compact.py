@@ -24,12 +24,13 @@ from refold.core.plan import plan, zone_of
 from refold.core.policy import Policy
 from refold.core.program import Program
 from refold.core.progress import summaries_allowed
-from refold.core.project import Window, project
+from refold.core.project import project
 from refold.core.repair import drop_bound_reasoning
 from refold.core.segment import Facts, Recall, pins_alone, pins_text, quotable, segment_text, state_text
 from refold.core.situation import ItemStep, Plan, Situation, SummaryStep
 from refold.core.summary import Summary, SummaryJob, summary_gen
 from refold.core.undo import undo_within
+from refold.core.window import Window
 from refold.errors import ConfigurationError, FilesError, SummaryError
 
 _MOST_PLANS = 4

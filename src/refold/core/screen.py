@@ -24,7 +24,8 @@ from refold.core.messages import answers_of, role_of
 from refold.core.passes import Scope
 from refold.core.passes.media import Withheld, withheld
 from refold.core.program import Program
-from refold.core.project import Entry, project
+from refold.core.project import project
+from refold.core.window import Entry
 
 REFUSED = "the provider refused the request because of it"
 
