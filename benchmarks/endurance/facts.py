@@ -22,7 +22,8 @@ from refold.core.facts.model import Fact
 from refold.core.history import parse_contents, parse_history
 from refold.core.messages import calls_of, text_of
 from refold.core.policy import Policy
-from refold.core.project import Window, project
+from refold.core.project import project
+from refold.core.window import Window
 from refold.errors import RefoldError
 from refold.files import Files, LocalFiles
 from refold.replay.measure import Scale

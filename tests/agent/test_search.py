@@ -12,10 +12,11 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from refold.agent.recall import Paging, read_history_gen
 from refold.agent.search import HistoryIndex, search_history_gen, search_history_tool
+from refold.core.blocks import blocks_of
 from refold.core.effects import ReadFile
 from refold.core.estimate import estimate_text
 from refold.core.log import read_log
-from refold.core.messages import REFOLD_KEY, blocks_of
+from refold.core.messages import REFOLD_KEY
 from refold.core.program import Effect, run
 from refold.core.terms import query_terms, terms_of
 from refold.core.words import words_of

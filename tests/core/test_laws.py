@@ -11,11 +11,12 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
+from refold.core.blocks import blocks_of
 from refold.core.canonical import Json
 from refold.core.effects import AskSummariser, ReadFile, WriteFile
 from refold.core.folds import read_folds
 from refold.core.gauge import measure
-from refold.core.messages import blocks_of, calls_of, is_record, role_of, text_of
+from refold.core.messages import calls_of, is_record, role_of, text_of
 from refold.core.meter import Count
 from refold.core.passes.base import own_text
 from refold.core.policy import Policy

@@ -12,7 +12,7 @@ from langgraph.graph.message import add_messages
 
 from refold.agent.repair import LogRepair, log_update
 from refold.checkpoint.reducer import reduce_messages
-from refold.core.messages import blocks_of
+from refold.core.blocks import blocks_of
 from refold.core.repair import repair
 from refold.core.repair.logged import check_log, repaired_log, waiting_calls
 from refold.testing.strategies import histories

@@ -19,7 +19,8 @@ from refold.core.media import (
     pdf_pages,
     video_seconds,
 )
-from refold.core.messages import Media, MediaKind
+from refold.core.media_spellings import Media
+from refold.core.spellings import MediaKind
 
 FAMILIES: tuple[Family, ...] = get_args(Family)
 KINDS: tuple[MediaKind, ...] = get_args(MediaKind)

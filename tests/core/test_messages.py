@@ -16,16 +16,15 @@ from langchain_core.messages import (
 )
 
 from refold.core import messages as module
+from refold.core.blocks import blocks_of, unwrapped
 from refold.core.messages import (
     REFOLD_KEY,
     answers_of,
-    blocks_of,
     calls_of,
     content_hash,
     is_record,
     role_of,
     text_of,
-    unwrapped,
     with_content,
 )
 from refold.testing.samples import PNG

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from hypothesis import given
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from refold.core.messages import answers_of, blocks_of, calls_of
+from refold.core.blocks import blocks_of
+from refold.core.messages import answers_of, calls_of
 from refold.core.rounds import pair, units_of
 from refold.testing.strategies import histories
 

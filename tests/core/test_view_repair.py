@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from refold.core.project import Window, project
+from refold.core.project import project
 from refold.core.validate import all_violations
+from refold.core.window import Window
 from refold.testing.strategies import histories
 
 

@@ -5,8 +5,8 @@ import base64
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
+from refold.core.blocks import blocks_of
 from refold.core.canonical import Json
-from refold.core.messages import blocks_of
 from refold.core.meter import Count, EstimatingMeter
 from refold.core.passes import ITEM_PASSES, Scope
 from refold.core.policy import Policy

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from langchain_core.messages import AIMessage, SystemMessage, ToolMessage
 
-from refold.core.messages import blocks_of, text_of
+from refold.core.blocks import blocks_of
+from refold.core.messages import text_of
 from refold.replay import Transcript, read_transcript, read_transcripts
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from refold.core.messages import blocks_of, text_of
+from refold.core.blocks import blocks_of
+from refold.core.messages import text_of
 from refold.core.policy import Policy
 from refold.replay import Transcript, read_transcript
 from refold.replay.bill import bill

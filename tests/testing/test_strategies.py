@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
 from langgraph.graph.message import add_messages
 
-from refold.core.messages import blocks_of, calls_of, text_of
+from refold.core.blocks import blocks_of
+from refold.core.messages import calls_of, text_of
 from refold.core.repair import repair
 from refold.core.rounds import pair
 from refold.core.validate import all_violations

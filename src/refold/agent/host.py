@@ -13,7 +13,7 @@ from typing import Final, cast
 from langchain.agents.structured_output import AutoStrategy, OutputToolBinding, ProviderStrategy, ToolStrategy
 from langchain_core.tools import BaseTool
 
-from refold.core.compact import Veto
+from refold.core.compaction import Veto
 from refold.core.effects import LearnLimit
 from refold.core.family import Family
 from refold.core.gauge import Gauge

@@ -18,13 +18,14 @@ from langchain_core.messages import BaseMessage
 
 from refold.agent.recall import Answer, read_history_gen
 from refold.core.artifacts import media_path
+from refold.core.blocks import blocks_of
 from refold.core.canonical import digest, digest_of
 from refold.core.facts import FactClass, Presence, extract_facts
 from refold.core.history import HistoryEntry, parse_contents, parse_history
 from refold.core.log import Log
-from refold.core.messages import blocks_of, calls_of, text_of
+from refold.core.messages import calls_of, text_of
 from refold.core.program import run
-from refold.core.project import Window
+from refold.core.window import Window
 from refold.errors import FilesError, IntegrityError
 from refold.files import Files, answer
 

@@ -19,10 +19,11 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.tools import BaseTool, StructuredTool
 
 from refold.agent.threads import thread_name
+from refold.core.blocks import blocks_of
 from refold.core.effects import ReadFile
 from refold.core.estimate import estimate_text
 from refold.core.log import Log, read_log
-from refold.core.messages import blocks_of, calls_of, role_of
+from refold.core.messages import calls_of, role_of
 from refold.core.paths import clean_path, is_under
 from refold.core.program import Program, arun, run
 from refold.core.refs import Target, Unresolved, resolve, spell

@@ -21,8 +21,9 @@ from refold.core.facts.model import FactClass
 from refold.core.folds import KINDS, SPAN_KINDS, Fold
 from refold.core.meter import EstimatingMeter, Meter
 from refold.core.policy import Policy
-from refold.core.project import Window, project
+from refold.core.project import project
 from refold.core.usage import Usage, read_usage
+from refold.core.window import Window
 from refold.files import Files, MemoryFiles, referenced_paths
 
 JSON_VERSION: Final = 1

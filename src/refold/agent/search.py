@@ -20,11 +20,12 @@ from langchain_core.tools import BaseTool, StructuredTool
 
 from refold.agent.recall import READ_HISTORY, Paging
 from refold.agent.threads import thread_name
+from refold.core.blocks import blocks_of
 from refold.core.effects import ReadFile
 from refold.core.estimate import estimate_text
 from refold.core.ingest import INGESTED
 from refold.core.log import EMPTY_LOG, Log, extend_log, read_log
-from refold.core.messages import REFOLD_KEY, blocks_of, calls_of, role_of
+from refold.core.messages import REFOLD_KEY, calls_of, role_of
 from refold.core.program import Program, arun, run
 from refold.core.terms import query_terms, terms_of
 from refold.core.words import spoken, words_of

@@ -18,7 +18,7 @@ from refold.agent.telemetry import Telemetry
 from refold.agent.threads import thread_name
 from refold.agent.tools import Permissions
 from refold.core.canonical import Json
-from refold.core.compact import Compaction, Summariser
+from refold.core.compaction import Compaction, Summariser
 from refold.core.effects import LearnLimit, Room
 from refold.core.limits import Budget, counts_output_of, resolve_limits
 from refold.core.media_rules import rules_of

@@ -13,13 +13,13 @@ from typing import Final
 from langchain_core.messages import BaseMessage
 
 from refold.core.artifacts import Artifact, history_path, media_artifact, text_artifact
+from refold.core.blocks import blocks_of
 from refold.core.canonical import digest_of
 from refold.core.effects import ReadFile, WriteFile
 from refold.core.history import Earlier, parse_contents, render_history
 from refold.core.log import Log
-from refold.core.messages import blocks_of
 from refold.core.program import Program
-from refold.core.project import Segment
+from refold.core.window import Segment
 from refold.errors import FilesError, IntegrityError
 
 _MOST: Final = 32

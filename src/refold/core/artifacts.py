@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from refold.core.canonical import digest
 from refold.core.media_damage import payload_of
-from refold.core.messages import Media
+from refold.core.media_spellings import Media
 from refold.core.paths import safe_name
 
 _SHORT = 12

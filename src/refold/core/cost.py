@@ -16,9 +16,10 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
+from refold.core.blocks import Block, blocks_of
 from refold.core.family import Family
 from refold.core.media import encoded_bytes, media_tokens
-from refold.core.messages import Block, Call, blocks_of, calls_of
+from refold.core.messages import Call, calls_of
 from refold.core.usage import read_usage
 from refold.errors import ConfigurationError
 

@@ -12,8 +12,9 @@ from typing import Final
 
 from langchain_core.messages import BaseMessage, ToolMessage
 
+from refold.core.blocks import blocks_of
 from refold.core.facts import CountText, Presence, extract_facts, fact_index, short_id
-from refold.core.messages import blocks_of, calls_of, is_record, role_of, text_of
+from refold.core.messages import calls_of, is_record, role_of, text_of
 from refold.core.record import escape_record
 
 QUOTED: Final = 0.45

@@ -15,8 +15,8 @@ from langchain_core.messages import AIMessage
 
 from refold.core.media_parts import parts_of
 from refold.core.meter import Count, Meter, learned_factor
-from refold.core.project import Entry, Window
 from refold.core.usage import read_usage
+from refold.core.window import Entry, Window
 
 _LOOK_BACK: Final = 64
 """Entries searched for a reported count: a thread whose provider reports nothing must not cost O(N) per call."""

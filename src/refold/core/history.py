@@ -37,8 +37,10 @@ from typing import Final, TypeAlias, cast
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from refold.core.artifacts import media_artifact
+from refold.core.blocks import Block, blocks_of
 from refold.core.canonical import Json
-from refold.core.messages import Block, Media, blocks_of, calls_of, is_record, role_of
+from refold.core.media_spellings import Media
+from refold.core.messages import calls_of, is_record, role_of
 from refold.errors import IntegrityError
 
 HISTORY_VERSION: Final = 1

@@ -13,7 +13,7 @@ from typing import Final, Literal, TypeAlias
 
 from refold.core.estimate import estimate_text
 from refold.core.family import Family
-from refold.core.messages import Media
+from refold.core.media_spellings import Media
 
 Provider: TypeAlias = Literal["openai", "anthropic", "anthropic_hd", "gemini", "qwen", "mistral", "other"]
 Size: TypeAlias = tuple[int, int]

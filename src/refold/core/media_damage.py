@@ -8,7 +8,7 @@ import binascii
 import re
 from typing import Final
 
-from refold.core.messages import Media
+from refold.core.media_spellings import Media
 
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/]*={0,2}")
 _WEB_BASE64: Final = re.compile(r"[A-Za-z0-9_-]*={0,2}")

@@ -13,7 +13,8 @@ from langchain_core.messages import BaseMessage
 from refold.core.canonical import digest
 from refold.core.media import media_tokens
 from refold.core.media_damage import damage_of
-from refold.core.messages import Media, medium_of, with_content
+from refold.core.media_spellings import Media, medium_of
+from refold.core.messages import with_content
 from refold.core.per_message import PerMessage
 
 Place: TypeAlias = tuple[int | str, ...]

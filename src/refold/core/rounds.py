@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from refold.core.messages import Call, answers_of, awaits_server_result, blocks_of, calls_of
+from refold.core.blocks import blocks_of
+from refold.core.messages import Call, answers_of, awaits_server_result, calls_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

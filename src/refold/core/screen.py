@@ -13,17 +13,19 @@ from dataclasses import dataclass
 
 from refold.core.archive import store_gen
 from refold.core.artifacts import Artifact, payload_artifact
+from refold.core.blocks import blocks_of
 from refold.core.canonical import Json, derived_id
 from refold.core.effects import CallModel, Failure, Report
 from refold.core.folds import make_fold
 from refold.core.gauge import Gauge, measure
 from refold.core.media_parts import parts_of
 from refold.core.media_rules import MediaRules
-from refold.core.messages import answers_of, blocks_of, role_of
+from refold.core.messages import answers_of, role_of
 from refold.core.passes import Scope
 from refold.core.passes.media import Withheld, withheld
 from refold.core.program import Program
-from refold.core.project import Entry, project
+from refold.core.project import project
+from refold.core.window import Entry
 
 REFUSED = "the provider refused the request because of it"
 

@@ -12,8 +12,9 @@ from typing import Final, cast
 
 from langchain_core.messages import ToolMessage
 
+from refold.core.blocks import Block, blocks_of
 from refold.core.canonical import canonical_bytes
-from refold.core.messages import Block, blocks_of, with_content
+from refold.core.messages import with_content
 
 _LEAST: Final = 40
 """Characters below which the same words twice are no waste."""

@@ -6,9 +6,9 @@ A span is of whole rounds. It never holds the task or the newest human message, 
 from collections.abc import Collection, Sequence
 
 from refold.core.folds import span_of
-from refold.core.project import Segment
 from refold.core.situation import WORTH, Situation, Step, SummaryStep
 from refold.core.view import View, kept_in_span, units_from
+from refold.core.window import Segment
 
 _LEAST_SUMMARY = 0.05
 """Part of the budget that a summary must free: many small segments cost more than they save, unless all else failed."""

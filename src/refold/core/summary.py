@@ -15,10 +15,11 @@ from typing import Final
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
 from refold.core.artifacts import summary_path
+from refold.core.blocks import blocks_of
 from refold.core.canonical import canonical_bytes, digest_of
 from refold.core.effects import AskSummariser, Failure, ReadFile, Report, Route, Sleep, WriteFile
 from refold.core.limits import LearnedLimits, ModelKey
-from refold.core.messages import Call, blocks_of, calls_of, role_of, text_of
+from refold.core.messages import Call, calls_of, role_of, text_of
 from refold.core.overflow import Overflow
 from refold.core.program import Program
 from refold.core.record import escape_record, wrap_record

@@ -15,7 +15,8 @@ from functools import partial
 from langchain_core.messages import AIMessage, BaseMessage
 
 from refold.core.canonical import Json
-from refold.core.compact import Compaction, Veto, compact_gen
+from refold.core.compact import compact_gen
+from refold.core.compaction import Compaction, Veto
 from refold.core.effects import CallModel, Failure, LearnLimit, Report, Room
 from refold.core.gauge import Gauge, measure
 from refold.core.limits import Budget, budget

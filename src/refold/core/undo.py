@@ -11,7 +11,8 @@ from typing import Final, Literal, TypeAlias
 
 from refold.core.folds import SPAN_KINDS, Fold, make_fold
 from refold.core.gauge import Gauge, measure
-from refold.core.project import Window, project
+from refold.core.project import project
+from refold.core.window import Window
 
 UndoScope: TypeAlias = Literal["pass", "summary"]
 """What is undone: everything that the pass of a summary folded, or its summaries alone (results that it cleared stay

@@ -10,13 +10,14 @@ from typing import Final, Self
 
 from langchain_core.messages import BaseMessage
 
+from refold.core.blocks import blocks_of
 from refold.core.gauge import Gauge
 from refold.core.log import Log
 from refold.core.media_parts import parts_of
-from refold.core.messages import blocks_of, role_of
+from refold.core.messages import role_of
 from refold.core.passes import ITEM_PASSES, Proposal, Scope
-from refold.core.project import Segment
 from refold.core.rounds import Unit, pair, units_of
+from refold.core.window import Segment
 
 PINNED_KEY: Final = "refold_pinned"
 """A message with this key set in `additional_kwargs` is never folded (fault 36)."""

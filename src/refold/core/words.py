@@ -9,9 +9,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from refold.core.blocks import Block, unwrapped
 from refold.core.media import media_class
 from refold.core.media_damage import payload_of
-from refold.core.messages import Block, unwrapped
 
 _PAYLOAD: Final = re.compile(r"data:[^,\s]{0,200};base64,\S*|[A-Za-z0-9+/_=-]{512,}")
 

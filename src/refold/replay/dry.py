@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from refold.agent.models import facts_of
 from refold.agent.recall import READ_HISTORY
 from refold.core.canonical import Json
-from refold.core.compact import Compaction, Summariser, situation_of
+from refold.core.compact import situation_of
+from refold.core.compaction import Compaction, Summariser
 from refold.core.effects import Room
 from refold.core.limits import Budget, resolve_limits
 from refold.core.meter import Count, EstimatingMeter

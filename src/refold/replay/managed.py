@@ -12,7 +12,8 @@ from refold.agent.window import WindowMiddleware
 from refold.checkpoint.sqlite.saver import connect
 from refold.core.canonical import Json, canonical_bytes
 from refold.core.policy import Policy
-from refold.core.project import Window, project
+from refold.core.project import project
+from refold.core.window import Window
 from refold.files import Files, LocalFiles
 from refold.replay.bill import bare_requests, bill
 from refold.replay.jsonl import message_fields

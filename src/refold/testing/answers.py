@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.messages.ai import InputTokenDetails, UsageMetadata
 from langchain_core.messages.tool import ToolCallChunk, tool_call_chunk
 
-from refold.core.messages import blocks_of
+from refold.core.blocks import blocks_of
 from refold.core.validate import Provider
 
 Finish: TypeAlias = Literal["stop", "tool_calls", "length"]

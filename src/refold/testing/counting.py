@@ -5,8 +5,8 @@ from typing import Final, TypeAlias
 
 from langchain_core.messages import AIMessage, BaseMessage
 
+from refold.core.blocks import blocks_of
 from refold.core.canonical import canonical_bytes
-from refold.core.messages import blocks_of
 
 Counter: TypeAlias = Callable[[Sequence[BaseMessage], Sequence[Mapping[str, object]]], int]
 """Tokens of messages and tool schemas together."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from langchain_core.messages import AIMessage, BaseMessage
 
 from refold.core.canonical import Json
-from refold.core.compact import Compaction, Summariser
+from refold.core.compaction import Compaction, Summariser
 from refold.core.effects import (
     AskSummariser,
     CallModel,

@@ -23,11 +23,12 @@ from refold.agent.recall import Answer, Paging, read_history_gen
 from refold.agent.search import HistorySearch, search_history_gen
 from refold.core.archive import store_gen
 from refold.core.artifacts import media_artifact, text_artifact
+from refold.core.blocks import blocks_of
 from refold.core.canonical import digest
 from refold.core.effects import ReadFile, Report
 from refold.core.history import HistoryEntry, parse_history, render_history
 from refold.core.log import read_log
-from refold.core.messages import blocks_of, text_of, with_content
+from refold.core.messages import text_of, with_content
 from refold.core.paths import safe_name
 from refold.core.program import Program, arun, run
 from refold.errors import FilesError

@@ -6,13 +6,14 @@ from typing import Final, cast
 
 from langchain_core.messages import BaseMessage
 
+from refold.core.blocks import blocks_of
 from refold.core.facts.commands import command_key, commands_in_call
 from refold.core.facts.index import index_hits
 from refold.core.facts.model import Fact, FactClass, Hit, Origin
 from refold.core.facts.scan import Scanner, key_of
 from refold.core.facts.sentences import todos_in, todos_in_call
 from refold.core.facts.words import words
-from refold.core.messages import blocks_of, calls_of, is_record, role_of
+from refold.core.messages import calls_of, is_record, role_of
 from refold.core.record import unescape_record
 
 _UNREAD_KEYS: Final = frozenset(

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from langchain_core.messages import BaseMessage
 
 from refold.core.artifacts import Artifact
+from refold.core.blocks import blocks_of
 from refold.core.canonical import Json
 from refold.core.estimate import estimate_text
-from refold.core.messages import blocks_of
 from refold.core.policy import Policy
 
 MARK_OPEN = "⟦refold:"

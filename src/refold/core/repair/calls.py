@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 
 from langchain_core.messages import AIMessage
 
+from refold.core.blocks import Block, blocks_of, unwrapped
 from refold.core.canonical import derived_id
-from refold.core.messages import Block, Call, blocks_of, unwrapped
+from refold.core.messages import Call
 from refold.core.names import Seen
 from refold.core.repair.results import anchor
 from refold.core.validate.shape import GEMINI_SIGNATURES, TOOL_NAME

@@ -5,7 +5,8 @@ from typing import Final
 
 from langchain_core.messages import AIMessage, BaseMessage
 
-from refold.core.messages import Block, blocks_of, calls_of, unwrapped, with_content
+from refold.core.blocks import Block, blocks_of, unwrapped
+from refold.core.messages import calls_of, with_content
 from refold.core.per_message import PerMessage
 from refold.core.validate.shape import is_reasoning_item, is_signed_thinking, is_void, item_id
 

@@ -5,8 +5,9 @@ from typing import Final, Literal, TypeAlias
 
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 
+from refold.core.blocks import Block, blocks_of, unwrapped
 from refold.core.canonical import derived_id
-from refold.core.messages import REFOLD_KEY, Block, blocks_of, content_hash, unwrapped, with_content
+from refold.core.messages import REFOLD_KEY, content_hash, with_content
 
 Reason: TypeAlias = Literal["never_run", "malformed", "cancelled", "rejected", "interrupted", "crashed", "unknown"]
 

@@ -16,7 +16,8 @@ whole.
 
 from collections.abc import Iterator, Sequence
 
-from refold.core.messages import Block, awaits_server_result
+from refold.core.blocks import Block
+from refold.core.messages import awaits_server_result
 from refold.core.validate.common import check_blank, check_first, check_void
 from refold.core.validate.pairing import check_pairing
 from refold.core.validate.shape import (

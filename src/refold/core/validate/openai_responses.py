@@ -9,7 +9,7 @@ same item id. System messages may stand anywhere but between a call and its resu
 
 from collections.abc import Iterator, Sequence
 
-from refold.core.messages import Block
+from refold.core.blocks import Block
 from refold.core.names import Seen
 from refold.core.validate.common import check_void
 from refold.core.validate.pairing import check_pairing

@@ -7,7 +7,8 @@ from typing import Final, Literal, TypeAlias
 
 from langchain_core.messages import AIMessage, BaseMessage
 
-from refold.core.messages import Block, Call, answers_of, blocks_of, calls_of, role_of, unwrapped
+from refold.core.blocks import Block, blocks_of, unwrapped
+from refold.core.messages import Call, answers_of, calls_of, role_of
 
 Role: TypeAlias = Literal["system", "human", "ai", "tool", "other"]
 

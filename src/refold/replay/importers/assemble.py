@@ -17,8 +17,9 @@ from typing import cast
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 from langchain_core.messages.ai import UsageMetadata
 
+from refold.core.blocks import blocks_of
 from refold.core.canonical import derived_id
-from refold.core.messages import blocks_of, text_of
+from refold.core.messages import text_of
 from refold.core.rounds import pair
 from refold.replay.transcript import Compaction, ToolSchema, Transcript, with_ids
 

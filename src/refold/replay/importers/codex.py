@@ -13,7 +13,7 @@ from typing import Final, cast
 
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
-from refold.core.messages import blocks_of
+from refold.core.blocks import blocks_of
 from refold.replay.fields import Skips, mapping, moment, sequence, string
 from refold.replay.importers.assemble import CallIds, Draft, transcript_of
 from refold.replay.importers.blocks import (
