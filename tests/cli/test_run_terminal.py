@@ -37,7 +37,7 @@ except KeyboardInterrupt:
 """Awaits a line while the signal comes to another thread: like one that comes between the prompt and the wait, it does
 not interrupt the wait."""
 PROMPT = "\x1b[2K> "
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 def on_a_terminal(folder: Path, *arguments: str, model: str, steps: list[tuple[str, str]]) -> tuple[int, str]:

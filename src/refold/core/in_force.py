@@ -46,12 +46,17 @@ def in_force(log: Log, raw: Sequence[Mapping[str, Json]], previous: Window | Non
 def _read_on(
     raw: Sequence[Mapping[str, Json]], previous: Window | None
 ) -> tuple[tuple[Fold, ...], tuple[Unreadable, ...]]:
-    """The folds; those that an earlier window read are not read again."""
-    known = len(previous.raw_folds) if previous is not None else 0
-    if previous is None or list(raw[:known]) != previous.raw_folds:
+    """The folds; those that an earlier window read are not read again. At the end of a pass its own have other numbers
+    than while it was made, and all before them are the same."""
+    if previous is None:
+        return read_folds(raw)
+    before = previous.raw_folds
+    both = min(len(before), len(raw))
+    known = next((n for n in range(both) if before[n] is not raw[n] and before[n] != raw[n]), both)
+    if known < len(before) and previous.unreadable:  # which of the folds these were is not known
         return read_folds(raw)
     folds, unreadable = read_folds(raw[known:])
-    return previous.folds + folds, previous.unreadable + unreadable
+    return previous.folds[:known] + folds, previous.unreadable + unreadable
 
 
 def _segments(log: Log, folds: Sequence[Fold], known: Window | None) -> tuple[tuple[Segment, ...], tuple[Void, ...]]:
