@@ -119,18 +119,16 @@ def _key(message: BaseMessage) -> str:
 
 def _append(log: Log, messages: Sequence[BaseMessage]) -> Log:
     rest, begin = log.positions.maps
-    new = ChainMap(dict(rest), begin)
-    keys: list[str] = []
+    rest, keys = dict(rest), list[str]()
     for message in messages:
         base = _key(message)
         key, number = base, 2
-        while key in new:
+        while key in rest or key in begin:
             key, number = f"{base}#{number}", number + 1
-        new[key] = len(log) + len(keys)
+        rest[key] = len(log) + len(keys)
         keys.append(key)
-    if len(new.maps[0]) > _MANY:
-        new = ChainMap({}, {**begin, **new.maps[0]})
-    return Log(messages=log.messages.plus(messages), keys=log.keys.plus(keys), positions=new)
+    positions = ChainMap(rest, begin) if len(rest) <= _MANY else ChainMap({}, {**begin, **rest})
+    return Log(messages=log.messages.plus(messages), keys=log.keys.plus(keys), positions=positions)
 
 
 def _is_user(message: BaseMessage) -> bool:
