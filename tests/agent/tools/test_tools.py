@@ -181,6 +181,19 @@ class TestReading:
         assert call("read_file", path="/w.txt").content == "     1\tStraße"
         assert call("read_file", path="/l.txt").content == "     1\tcaf\ufffd"
 
+    @pytest.mark.parametrize("text", ["\x00\x1b[31mred", "%PDF-1.4 of a page", "\ufeffmarked", "GIF89a"])
+    @pytest.mark.parametrize("path", ["/results/t/call.png-1f", "/history/t/1-2f.md", "/inputs/t/m-3f.md"])
+    def test_text_that_left_a_conversation_is_text(self, files: Files, call: Call, text: str, path: str) -> None:
+        """Whatever it holds or begins with: a stub names this tool to read it back."""
+        files.write(path, text.encode(), mode="create")
+        assert call("read_file", path=path).content == f"     1\t{text}"
+        assert call("read_file", path=path, char_offset=0).content.startswith(f"{text}\n[characters 0 to {len(text)} ")
+
+    def test_media_of_ones_own_among_artifacts_are_media(self, files: Files, call: Call) -> None:
+        """A tool may store a picture there, under a name that says so."""
+        files.write("/results/plot.png", PNG, mode="create")
+        assert call("read_file", path="/results/plot.png").content[1]["type"] == "image"
+
 
 class TestEditing:
     """`edit_file` changes exactly what was meant."""
