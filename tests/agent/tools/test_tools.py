@@ -215,6 +215,21 @@ class TestEditing:
         call("edit_file", path="/a", old_string="2b\r\nthree", new_string="3\r\n4")
         assert files.read("/a") == b"1\r\n2\r\n3\r\n4\r\n"
 
+    @pytest.mark.parametrize(("old", "new"), [("two", "two\n2b"), ("\nthree", "\n2b\nthree"), ("two\r\n", "two\n2b\n")])
+    def test_lines_that_are_added_to_crlf_end_like_the_others(
+        self, files: Files, call: Call, old: str, new: str
+    ) -> None:
+        """Also where the text that is replaced is found without its line end."""
+        files.write("/a", b"one\r\ntwo\r\nthree\r\n", mode="create")
+        call("edit_file", path="/a", old_string=old, new_string=new)
+        assert files.read("/a") == b"one\r\ntwo\r\n2b\r\nthree\r\n"
+
+    def test_mixed_line_ends_are_edited_as_given(self, files: Files, call: Call) -> None:
+        """Where a file has both, nothing says which is meant."""
+        files.write("/a", b"one\r\ntwo\nthree\r\n", mode="create")
+        call("edit_file", path="/a", old_string="two", new_string="two\n2b")
+        assert files.read("/a") == b"one\r\ntwo\n2b\nthree\r\n"
+
     def test_other_bytes_are_kept(self, files: Files, call: Call) -> None:
         """Bytes that are no UTF-8, and a byte order mark, come out as they went in."""
         files.write("/a", b"\xef\xbb\xbfcaf\xe9 \xff old", mode="create")

@@ -108,7 +108,8 @@ def _edited(path: str, data: bytes, arguments: EditFileArguments) -> tuple[bytes
     # surrogateescape: bytes that are no UTF-8 come out as they went in
     text = data.decode("utf-8", "surrogateescape")
     old, new = arguments.old_string, arguments.new_string
-    if old not in text and "\r\n" in text:
+    crlf = text.count("\r\n")
+    if crlf and (old not in text or crlf == text.count("\n")):  # lines that are added to CRLF end as all others do
         old, new = _crlf(old), _crlf(new)
     starts = [match.start() for match in re.finditer(re.escape(old), text)]
     if not starts:
