@@ -142,6 +142,41 @@ class TestEveryPartIsReplaceable:
             WindowMiddleware(summary_model=name)
 
 
+class TestWhatCannotWorkIsRefused:
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            {"model": None}, {"model": 3}, {"summary_model": 3}, {"tools": None}, {"tools": search},
+            {"tools": "search"}, {"tools": ["search"]}, {"files": 3}, {"checkpointer": False}, {"checkpointer": True},
+            {"policy": {"soft": 0.2}}, {"permissions": Rule(effect="deny", paths=["/x"])}, {"permissions": [1]},
+            {"interrupt_on": ["search"]}, {"retention": "30d"}, {"subagents": GENERAL_PURPOSE}, {"subagents": ["x"]},
+            {"middleware": WindowMiddleware()}, {"middleware": ["x"]}, {"middleware": [WindowMiddleware(name="mine")]},
+        ],
+        ids=str,
+    )  # fmt: skip
+    def test_by_name_and_before_anything_is_made(
+        self, wrong: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The error names the argument and says what to give; no database is left behind."""
+        monkeypatch.chdir(tmp_path)
+        ((name, _),) = wrong.items()
+        with pytest.raises(ConfigurationError, match=rf"{name}.*give"):
+            create_agent(**{"model": script_of(0), **wrong})
+        assert list(tmp_path.iterdir()) == []
+
+    def test_what_works_elsewhere_works(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Tuples, plain functions, schemas of provider's tools, models in the making."""
+        monkeypatch.chdir(tmp_path)
+
+        def double(n: int) -> int:
+            """Double."""
+            return 2 * n
+
+        create_agent(
+            script_of(0), (search, double, {"type": "web_search"}), middleware=(), subagents=(GENERAL_PURPOSE,)
+        )
+
+
 class TestPermissionsAndRecall:
     """Rules of the file tools are kept by every tool, and cannot make what a note says untrue."""
 

@@ -22,6 +22,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.store.base import BaseStore
 
+from refold.agent.arguments import check_arguments
 from refold.agent.control import ControlMiddleware
 from refold.agent.offload import OffloadMiddleware
 from refold.agent.recall import READ_HISTORY, Paging, read_history_tool
@@ -93,6 +94,13 @@ def create_agent(
 
     Raises `ConfigurationError` for settings that cannot work.
     """
+    check_arguments(
+        {
+            "model": model, "summary_model": summary_model, "files": files, "checkpointer": checkpointer,
+            "policy": policy, "permissions": permissions, "interrupt_on": interrupt_on, "retention": retention,
+            "tools": tools, "subagents": subagents, "middleware": middleware,
+        }
+    )  # fmt: skip
     storage = files if isinstance(files, Files) else _open_files(files)
     saver = _open_saver(checkpointer)
     chat = init_model(model)
