@@ -13,6 +13,8 @@ from langgraph.channels.binop import BinaryOperatorAggregate
 from langgraph.checkpoint.memory import InMemorySaver
 
 from refold.agent.create import create_agent
+from refold.agent.edge import FoldCommitted, FoldProposal
+from refold.agent.offload import Thresholds
 from refold.agent.setup import Binding
 from refold.agent.stack import middleware
 from refold.agent.subagents import GENERAL_PURPOSE
@@ -22,6 +24,7 @@ from refold.agent.window import WindowMiddleware
 from refold.checkpoint import SqliteSaver, add_messages
 from refold.checkpoint.reducer import reduce_messages
 from refold.core.messages import REFOLD_KEY, text_of
+from refold.core.meter import EstimatingMeter
 from refold.core.policy import Policy
 from refold.errors import ConfigurationError
 from refold.files import MemoryFiles
@@ -142,6 +145,73 @@ class TestEveryPartIsReplaceable:
             middleware(name)
         with pytest.raises(ConfigurationError, match="init_chat_model"):
             WindowMiddleware(summary_model=name)
+
+
+class TestWhatCannotWorkIsRefused:
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            {"model": None}, {"model": 3}, {"summary_model": 3}, {"tools": None}, {"tools": search},
+            {"tools": "search"}, {"tools": ["search"]}, {"files": 3}, {"checkpointer": False}, {"checkpointer": True},
+            {"policy": {"soft": 0.2}}, {"permissions": Rule(effect="deny", paths=["/x"])}, {"permissions": [1]},
+            {"interrupt_on": ["search"]}, {"retention": "30d"}, {"subagents": GENERAL_PURPOSE}, {"subagents": ["x"]},
+            {"middleware": WindowMiddleware()}, {"middleware": ["x"]}, {"middleware": [WindowMiddleware(name="mine")]},
+        ],
+        ids=lambda wrong: "-".join(f"{name}-{type(value).__name__}" for name, value in wrong.items()),
+    )  # fmt: skip
+    def test_by_name_and_before_anything_is_made(
+        self, wrong: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The error names the argument and says what to give; no database is left behind."""
+        monkeypatch.chdir(tmp_path)
+        ((name, _),) = wrong.items()
+        with pytest.raises(ConfigurationError, match=rf"{name}.*give"):
+            create_agent(**{"model": script_of(0), **wrong})
+        assert list(tmp_path.iterdir()) == []
+
+    def test_what_works_elsewhere_works(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Tuples, plain functions, schemas of provider's tools, models in the making."""
+        monkeypatch.chdir(tmp_path)
+
+        def double(n: int) -> int:
+            """Double."""
+            return 2 * n
+
+        create_agent(
+            script_of(0), (search, double, {"type": "web_search"}), middleware=(), subagents=(GENERAL_PURPOSE,)
+        )
+
+
+class TestTheWindowIsYours:
+    """What `refold.middleware` takes, `create_agent` takes too."""
+
+    def test_hooks_and_meter(self) -> None:
+        """The hooks see the passes; the meter counts."""
+        proposed, committed = list[FoldProposal](), list[FoldCommitted]()
+        meter = EstimatingMeter(family="o200k")
+        agent = create_agent(
+            script_of(12), [search], files=MemoryFiles(), checkpointer=InMemorySaver(), meter=meter,
+            policy=Policy(context_limit=9_000, output_reserve=500), offload=None, before_fold=proposed.append,
+            after_fold=committed.append,
+        )  # fmt: skip
+        agent.invoke({"messages": [HumanMessage("go")]}, CONFIG)
+        assert len(proposed) == len(committed) > 0
+        assert meter.count_calls > 0
+
+    @pytest.mark.parametrize("wanted", [True, False])
+    def test_offload_and_control(self, wanted: bool) -> None:
+        """Without offload a large result stays in the log; without control the model has none of its tools. Subagents
+        are like their caller."""
+        model, files = script_of(1), MemoryFiles()
+        agent = create_agent(
+            model, [search], files=files, checkpointer=InMemorySaver(), subagents=[GENERAL_PURPOSE],
+            offload=Thresholds(share=0.01, least=200, slack=0.0) if wanted else None, control=wanted, repair="state",
+        )  # fmt: skip
+        state = agent.invoke({"messages": [HumanMessage("go")]}, CONFIG)
+        assert (text_of(state["messages"][2]) == search.invoke({"n": 0})) is not wanted
+        names = {tool["function"]["name"] for tool in model.requests[0].tools}
+        assert ("pin" in names) is wanted
+        assert "search_history" in names
 
 
 class TestPermissionsAndRecall:

@@ -43,6 +43,16 @@ def writer() -> StrictModel:
     return StrictModel(script=script, limit=32_000)
 
 
+def hostile() -> StrictModel:
+    """Says what reorders what a person reads, then fails with what steers a terminal."""
+
+    def script(messages: Sequence[BaseMessage]) -> Step:
+        said = _stepwise(messages, AIMessage("see \u202egpj.\u2066", tool_calls=[call("ls", "c1", path="/")]), "")
+        return RuntimeError("down\x1b]0;owned\x07\x9b2J") if said == "" else said
+
+    return StrictModel(script=script, limit=32_000)
+
+
 def echo() -> StrictModel:
     """Says how many human messages it sees, and repeats the newest."""
 

@@ -73,6 +73,16 @@ class TestOutput:
         assert "Let me look. ␛[2J" in out
         assert "\x1b" not in out
 
+    @pytest.mark.parametrize("as_json", [[], ["--json"]])
+    def test_nor_can_errors_or_marks_that_reorder_text(self, command: Run, as_json: list[str]) -> None:
+        """What a model or server raises is as little trusted as what it says; bidirectional marks make a person approve
+        what he does not read."""
+        code, out, err = command("go", *as_json, model="hostile")
+        assert code == 9
+        assert "down␛]0;owned␇\ufffd2J" in err
+        assert not set("\x1b\x07\x9b") & set(out + err)
+        assert as_json or "see \ufffdgpj.\ufffd" in out
+
     def test_json(self, command: Run) -> None:
         """One object per line, an `event` in each; the whole answer comes as one, and the end says how it ended."""
         code, out, _ = command("write", "--allow", "write:/work/**", "--json", "--thread", "t", model="writer")

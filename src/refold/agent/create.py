@@ -22,20 +22,23 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.store.base import BaseStore
 
-from refold.agent.control import ControlMiddleware
-from refold.agent.offload import OffloadMiddleware
+from refold.agent.arguments import check_arguments
+from refold.agent.edge import AfterFold, BeforeFold
+from refold.agent.offload import Thresholds
 from refold.agent.recall import READ_HISTORY, Paging, read_history_tool
 from refold.agent.retention import RetentionMiddleware
 from refold.agent.search import search_history_tool
 from refold.agent.setup import Binding
+from refold.agent.stack import window_with
 from refold.agent.subagents import AnySubagent, SubagentDefaults, SubagentMiddleware
 from refold.agent.subagents.building import beside, check_names, check_reviewed, init_model, tool_name
 from refold.agent.tools import Permissions, file_tools
-from refold.agent.window import WindowMiddleware
+from refold.agent.window import RepairMode, WindowMiddleware
 from refold.checkpoint import SqliteSaver
 from refold.checkpoint.saver import BaseSaver
 from refold.checkpoint.sqlite.saver import connect
 from refold.checkpoint.state import GrowingState, LogState
+from refold.core.meter import Meter
 from refold.core.policy import Policy
 from refold.errors import ConfigurationError
 from refold.files import Files, LocalFiles, Retention, open_files
@@ -60,6 +63,13 @@ def create_agent(
     subagents: Sequence[AnySubagent] = (),
     policy: Policy | None = None,
     summary_model: str | BaseChatModel | None = None,
+    fallback_model: str | BaseChatModel | None = None,
+    meter: Meter | None = None,
+    before_fold: BeforeFold | None = None,
+    after_fold: AfterFold | None = None,
+    repair: RepairMode = "view",
+    offload: Thresholds | None = Thresholds(),  # noqa: B008 - a frozen value
+    control: bool = True,
     permissions: Permissions | None = None,
     interrupt_on: Mapping[str, bool | InterruptOnConfig] | None = None,
     retention: Retention | None = None,
@@ -83,8 +93,10 @@ def create_agent(
             `.refold/threads.db`. With savers that are not refold's, the log is a delta channel (`LogState`).
         subagents: Who the agent can hand work to, with the tool `task`: declarations (`Subagent`), compiled graphs
             (`CompiledSubagent`), and `GENERAL_PURPOSE`, which is this agent again. Default: nobody, and no such tool.
-        policy, summary_model: See `WindowMiddleware`. They are the subagents' too, unless a declaration says otherwise,
-            and so are tools, permissions, `interrupt_on` and middleware.
+        policy, summary_model, fallback_model, meter, before_fold, after_fold, repair: See `WindowMiddleware`.
+        offload, control: When a result is stored as it comes, and whether the model gets the control tools; see
+            `refold.middleware`. All these are the subagents' too, unless a declaration says otherwise, and so are
+            tools, permissions, `interrupt_on` and middleware.
         permissions: What the file tools may do, by glob and operation.
         interrupt_on: Tools that wait for a human, as in LangChain's `HumanInTheLoopMiddleware`; a name that no tool has
             is refused.
@@ -94,18 +106,30 @@ def create_agent(
 
     Raises `ConfigurationError` for settings that cannot work.
     """
+    check_arguments(
+        {
+            "model": model, "summary_model": summary_model, "fallback_model": fallback_model, "files": files,
+            "checkpointer": checkpointer, "offload": offload, "policy": policy, "permissions": permissions, "interrupt_on": interrupt_on, "retention": retention,
+            "tools": tools, "subagents": subagents, "middleware": middleware,
+        }
+    )  # fmt: skip
     storage = files if isinstance(files, Files) else _open_files(files)
-    saver = _open_saver(checkpointer)
     chat = init_model(model)
     names = frozenset(tool_name(tool) for tool in tools)
     binding = Binding(file_reader="read_file", log_reader=READ_HISTORY).beside(names).under(permissions)
-    window = WindowMiddleware(files=storage, policy=policy, summary_model=init_model(summary_model), binding=binding)
+    window = WindowMiddleware(
+        files=storage, policy=policy, summary_model=init_model(summary_model), binding=binding,
+        fallback_model=init_model(fallback_model), meter=meter, before_fold=before_fold, after_fold=after_fold,
+        repair=repair,
+    )  # fmt: skip
+    saver = _open_saver(checkpointer)
     defaults = SubagentDefaults(
         model=chat, tools=tools, middleware=middleware, interrupt_on=interrupt_on, permissions=permissions,
+        offload=offload, control=control,
         own_tools=partial(own_tools, storage), state_schema=GrowingState if isinstance(saver, BaseSaver) else LogState,
         context_schema=context_schema,
     )  # fmt: skip
-    stack: list[Middleware] = [window, OffloadMiddleware(window), ControlMiddleware(window)]
+    stack = [*window_with(window, offload=offload, control=control)]
     if subagents:
         stack.append(SubagentMiddleware(window, subagents, defaults=defaults))
     check_names(tools, stack)

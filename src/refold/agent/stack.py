@@ -62,14 +62,21 @@ def middleware(
             files=files, policy=policy, summary_model=summary_model, fallback_model=fallback_model, meter=meter,
             before_fold=before_fold, after_fold=after_fold, repair=repair,
         )  # fmt: skip
-        parts: list[AgentMiddleware[Any, Any, Any]] = [window]
-        parts += [OffloadMiddleware(window, thresholds=offload)] if offload is not None else []
-    else:
-        from refold.agent.deepagents import parts_for_deepagents, policy_for_deepagents, window_for_deepagents
+        return window_with(window, offload=offload, control=control)
+    from refold.agent.deepagents import parts_for_deepagents, policy_for_deepagents, window_for_deepagents
 
-        window = window_for_deepagents(
-            files, policy=policy_for_deepagents(policy), summary_model=summary_model, fallback_model=fallback_model,
-            meter=meter, before_fold=before_fold, after_fold=after_fold, binding=None, repair=repair,
-        )  # fmt: skip
-        parts = [window, *parts_for_deepagents(files, window, offload)]
-    return [*parts, *([ControlMiddleware(window)] if control else [])]
+    window = window_for_deepagents(
+        files, policy=policy_for_deepagents(policy), summary_model=summary_model, fallback_model=fallback_model,
+        meter=meter, before_fold=before_fold, after_fold=after_fold, binding=None, repair=repair,
+    )  # fmt: skip
+    return [window, *parts_for_deepagents(files, window, offload), *([ControlMiddleware(window)] if control else [])]
+
+
+def window_with(window: WindowMiddleware, *, offload: Thresholds | None, control: bool) -> Stack:
+    """A window, and the parts that stand beside it where they are wanted."""
+    parts: list[AgentMiddleware[Any, Any, Any]] = [window]
+    if offload is not None:
+        parts.append(OffloadMiddleware(window, thresholds=offload))
+    if control:
+        parts.append(ControlMiddleware(window))
+    return parts

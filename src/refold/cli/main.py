@@ -96,7 +96,8 @@ def _version(asked: bool) -> None:
 
 
 def _say(error: RefoldError) -> None:
+    from refold.cli.terminal.screen import visible
     from refold.replay.secrets import redact
 
-    line = " ".join(redact(str(error)).split())
+    line = visible(" ".join(redact(str(error)).split()))
     Console(stderr=True, soft_wrap=True).print(Text.assemble(("error: ", "bold red"), line), highlight=False)

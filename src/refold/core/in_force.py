@@ -92,6 +92,8 @@ def _items(log: Log, folds: Sequence[Fold], known: Window | None) -> tuple[Items
     acting: dict[int, tuple[tuple[Fold, Item], ...]] = {}
     void: list[Void] = []
     active = {fold.id for fold in folds}
+    if known is not None:  # what was undone then acts again where the undo itself is gone: a fork to before it
+        active.difference_update(identity for fold in known.folds for identity in fold.undone)
     done: set[str] = set()
     if known is not None and all(fold.id in active for fold in known.folds if fold.kind in ITEM_KINDS):
         acting = dict(known.items)

@@ -152,6 +152,27 @@ class TestDeny:
         )
         assert "pem" not in thread.answer(thread.call("read_file", path="/a.txt")).content
 
+    def test_what_may_not_be_read_is_not_learnt_by_deleting(self, awaited: bool) -> None:
+        """A closed path is refused whether or not it is there; folders do not count or name what is closed in them."""
+        files = MemoryFiles()
+        for path in ("/secrets/prod", "/a/ok", "/a/key.pem", "/b/key.pem"):
+            files.write(path, b"x", mode="create")
+        rules = Permissions(Rule(effect="deny", paths=("/secrets/**", "*.pem")))
+
+        def said(path: str, *, recursive: bool = False) -> str:
+            thread = Thread(files, rules, awaited=awaited)
+            return str(thread.answer(thread.call("delete", path=path, recursive=recursive)).content)
+
+        for path in ("/secrets", "/secrets/prod", "/secrets/nothing", "/a/no.pem", "/a/key.pem"):
+            assert said(path) == f"the rules of this agent do not let you delete {path}"
+        assert said("/b", recursive=True) == "nothing is stored at or below /b"
+        assert said("/a").startswith("/a is a folder with 1 file:")
+        for path in ("/", "/a"):
+            assert said(path, recursive=True) == (
+                f"the rules of this agent do not let you delete all of {path}: name files in it"
+            )
+        assert len(files.list("/")) == 4
+
 
 class TestArtifacts:
     """What refold stored is not the agent's to change."""

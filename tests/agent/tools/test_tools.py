@@ -181,6 +181,19 @@ class TestReading:
         assert call("read_file", path="/w.txt").content == "     1\tStraße"
         assert call("read_file", path="/l.txt").content == "     1\tcaf\ufffd"
 
+    @pytest.mark.parametrize("text", ["\x00\x1b[31mred", "%PDF-1.4 of a page", "\ufeffmarked", "GIF89a"])
+    @pytest.mark.parametrize("path", ["/results/t/call.png-1f", "/history/t/1-2f.md", "/inputs/t/m-3f.md"])
+    def test_text_that_left_a_conversation_is_text(self, files: Files, call: Call, text: str, path: str) -> None:
+        """Whatever it holds or begins with: a stub names this tool to read it back."""
+        files.write(path, text.encode(), mode="create")
+        assert call("read_file", path=path).content == f"     1\t{text}"
+        assert call("read_file", path=path, char_offset=0).content.startswith(f"{text}\n[characters 0 to {len(text)} ")
+
+    def test_media_of_ones_own_among_artifacts_are_media(self, files: Files, call: Call) -> None:
+        """A tool may store a picture there, under a name that says so."""
+        files.write("/results/plot.png", PNG, mode="create")
+        assert call("read_file", path="/results/plot.png").content[1]["type"] == "image"
+
 
 class TestEditing:
     """`edit_file` changes exactly what was meant."""
@@ -201,6 +214,21 @@ class TestEditing:
         call("edit_file", path="/a", old_string="one\ntwo", new_string="1\n2\n2b")
         call("edit_file", path="/a", old_string="2b\r\nthree", new_string="3\r\n4")
         assert files.read("/a") == b"1\r\n2\r\n3\r\n4\r\n"
+
+    @pytest.mark.parametrize(("old", "new"), [("two", "two\n2b"), ("\nthree", "\n2b\nthree"), ("two\r\n", "two\n2b\n")])
+    def test_lines_that_are_added_to_crlf_end_like_the_others(
+        self, files: Files, call: Call, old: str, new: str
+    ) -> None:
+        """Also where the text that is replaced is found without its line end."""
+        files.write("/a", b"one\r\ntwo\r\nthree\r\n", mode="create")
+        call("edit_file", path="/a", old_string=old, new_string=new)
+        assert files.read("/a") == b"one\r\ntwo\r\n2b\r\nthree\r\n"
+
+    def test_mixed_line_ends_are_edited_as_given(self, files: Files, call: Call) -> None:
+        """Where a file has both, nothing says which is meant."""
+        files.write("/a", b"one\r\ntwo\nthree\r\n", mode="create")
+        call("edit_file", path="/a", old_string="two", new_string="two\n2b")
+        assert files.read("/a") == b"one\r\ntwo\n2b\nthree\r\n"
 
     def test_other_bytes_are_kept(self, files: Files, call: Call) -> None:
         """Bytes that are no UTF-8, and a byte order mark, come out as they went in."""

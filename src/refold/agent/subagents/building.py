@@ -6,7 +6,7 @@ own thread name, which LangGraph's namespace makes.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, overload
 
 from langchain.agents import create_agent as create_langchain_agent
@@ -16,10 +16,10 @@ from langchain.chat_models import init_chat_model
 from langchain_core.language_models import BaseChatModel
 from langchain_core.tools import BaseTool
 
-from refold.agent.control import ControlMiddleware
-from refold.agent.offload import OffloadMiddleware
+from refold.agent.offload import Thresholds
 from refold.agent.recall import READ_HISTORY, Paging
 from refold.agent.setup import tool_names
+from refold.agent.stack import window_with
 from refold.agent.subagents.delegate import Child
 from refold.agent.subagents.specs import AnySubagent, CompiledSubagent, Graph, Middleware, Subagent, Tool, check_state
 from refold.agent.subagents.words import child_prompt
@@ -41,6 +41,7 @@ class SubagentDefaults:
         middleware: The middleware of a spec without `middleware`.
         interrupt_on: Which tools wait for a human.
         permissions: What file tools may do; None for their own default.
+        offload, control: See `refold.middleware`.
         own_tools: Makes the tools that every child has over the shared files. None: none but those that the window
             brings, `read_history` and `search_history`.
         state_schema, context_schema: As for LangChain's `create_agent`.
@@ -51,6 +52,8 @@ class SubagentDefaults:
     middleware: Sequence[Middleware] = ()
     interrupt_on: Mapping[str, bool | InterruptOnConfig] | None = None
     permissions: Permissions | None = None
+    offload: Thresholds | None = field(default_factory=Thresholds)
+    control: bool = True
     own_tools: OwnTools | None = None
     state_schema: type[AgentState[Any]] | None = None
     context_schema: type[Any] | None = None
@@ -82,7 +85,7 @@ def _build(spec: Subagent, window: WindowMiddleware, defaults: SubagentDefaults)
         raise ConfigurationError(f"subagent {spec.name!r} has no model: give it one, or one for all in the defaults")
     rules = spec.permissions if spec.permissions is not None else defaults.permissions
     own = child_window(spec, window, rules, _tools(spec, defaults.tools) if defaults.own_tools is not None else ())
-    stack: list[Middleware] = [own, OffloadMiddleware(own), ControlMiddleware(own)]
+    stack = [*window_with(own, offload=defaults.offload, control=defaults.control)]
     check_names(_tools(spec, defaults.tools), stack)
     asked = spec.interrupt_on if spec.interrupt_on is not None else defaults.interrupt_on
     if asked:

@@ -103,6 +103,6 @@ def _writing_tools(files: Files, rules: Permissions) -> Sequence[BaseTool]:
         name="delete",
         description="Delete a file, or a folder's files with recursive. This cannot be undone.",
         arguments=DeleteArguments,
-        program=delete_gen,
+        program=partial(delete_gen, permissions=rules),
     )
     return (bind(write_file, files, rules), bind(edit_file, files, rules), bind(delete, files, rules))

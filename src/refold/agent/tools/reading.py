@@ -17,9 +17,11 @@ from pydantic import BaseModel, Field
 from refold.agent.tools.permissions import Permissions, Permit
 from refold.agent.tools.words import model_path
 from refold.core.estimate import estimate_text
+from refold.core.paths import is_under
 from refold.core.program import Program
 from refold.errors import FileMissingError
 from refold.files import FileInfo, ListFolder, ReadRange, StatFile
+from refold.files.retention import ARTIFACT_FOLDERS
 
 Answer: TypeAlias = str | list[str | dict[str, object]]
 
@@ -58,11 +60,13 @@ def read_file_gen(arguments: ReadFileArguments, permissions: Permissions, *, pag
     if info is None:
         raise (yield from _missing_gen(path, permissions))
     probe = yield from ReadRange(path=path, start=0, length=_PROBE_BYTES)
-    mime = _medium_type(path, probe)
+    stored = _is_stored_text(path)
+    mime = None if stored else _medium_type(path, probe)
     if mime is not None:
         return (yield from _medium_gen(info, mime))
-    encoding = next((name for mark, name in _BOMS.items() if probe.startswith(mark)), "utf-8")
-    if encoding != "utf-16" and b"\0" in probe:
+    marks = {} if stored else _BOMS
+    encoding = next((name for mark, name in marks.items() if probe.startswith(mark)), "utf-8")
+    if encoding != "utf-16" and b"\0" in probe and not stored:
         kind = mimetypes.guess_type(path)[0] or "unknown type"
         return f"[{path} is binary ({kind}, {info.size} bytes) and is not shown; it begins with {probe[:32].hex(' ')}]"
     if not info.size:
@@ -215,6 +219,13 @@ def fit(text: str, tokens: int) -> str:
     while length > 1 and estimate_text(text[:length]) > tokens:
         length = length * 7 // 8
     return text[:length]
+
+
+def _is_stored_text(path: str) -> bool:
+    """Whether a file is text that left a conversation, whatever it begins with: a result may hold NUL, or be the text
+    of a PDF, and what its stub names must give it back. Media are under `/media`, or have a name that says so."""
+    stored = any(is_under(path, folder) for folder in ARTIFACT_FOLDERS if folder != "/media")
+    return stored and (mimetypes.guess_type(path)[0] or "text").startswith("text")
 
 
 def _medium_type(path: str, probe: bytes) -> str | None:

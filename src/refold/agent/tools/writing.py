@@ -10,11 +10,11 @@ from typing import Final, Literal
 
 from pydantic import BaseModel, Field
 
-from refold.agent.tools.permissions import Permit
+from refold.agent.tools.permissions import Permissions, Permit
 from refold.agent.tools.words import model_folder, model_path, times
 from refold.core.effects import ReadFile, WriteFile
 from refold.core.program import Program
-from refold.errors import ConfigurationError, FileConflictError, FileMissingError
+from refold.errors import ConfigurationError, FileConflictError, FileMissingError, PermissionRefusedError
 from refold.files import DeleteFile, ListFiles, StatFile, SwapFile
 
 ATTEMPTS: Final = 50
@@ -86,10 +86,19 @@ def edit_file_gen(arguments: EditFileArguments) -> Program[str]:
     raise FileConflictError(f"{path} is being changed by others all the time: try again later")
 
 
-def delete_gen(arguments: DeleteArguments) -> Program[str]:
-    """Remove a file, or all files of a folder; everything is permitted before anything is removed."""
+def delete_gen(arguments: DeleteArguments, permissions: Permissions) -> Program[str]:
+    """Remove a file, or all files of a folder; everything is permitted before anything is removed.
+
+    What may be neither deleted nor seen is not told of: a path that is closed is refused before it is looked at, and a
+    folder is as if nothing closed were in it, but for the refusal of all of it, which names nothing.
+    """
     path = model_folder(arguments.path)
-    found = yield from ListFiles(folder=path)
+    if path != "/" and permissions.decide("delete", path) == "deny":
+        yield from Permit(operations=("delete",), paths=(path,))
+    listed = yield from ListFiles(folder=path)
+    found = [
+        info for info in listed if permissions.shows(info.path) or permissions.decide("delete", info.path) != "deny"
+    ]
     if not found:
         raise FileMissingError(f"nothing is stored at or below {path}")
     is_file = [info.path for info in found] == [path]
@@ -97,6 +106,8 @@ def delete_gen(arguments: DeleteArguments) -> Program[str]:
         raise FileConflictError(
             f"{path} is a folder with {times(len(found), 'file')}: name one of them, or set recursive to true"
         )
+    if len(found) < len(listed):
+        raise PermissionRefusedError(f"the rules of this agent do not let you delete all of {path}: name files in it")
     yield from Permit(operations=("delete",), paths=tuple(info.path for info in found))
     for info in found:
         yield from DeleteFile(path=info.path)
@@ -108,7 +119,8 @@ def _edited(path: str, data: bytes, arguments: EditFileArguments) -> tuple[bytes
     # surrogateescape: bytes that are no UTF-8 come out as they went in
     text = data.decode("utf-8", "surrogateescape")
     old, new = arguments.old_string, arguments.new_string
-    if old not in text and "\r\n" in text:
+    crlf = text.count("\r\n")
+    if crlf and (old not in text or crlf == text.count("\n")):  # lines that are added to CRLF end as all others do
         old, new = _crlf(old), _crlf(new)
     starts = [match.start() for match in re.finditer(re.escape(old), text)]
     if not starts:

@@ -20,7 +20,8 @@ from rich.text import Text
 from refold.cli.terminal.ctrl_c import heard
 from refold.replay.secrets import redact
 
-_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+"""What acts on a terminal instead of standing in it; the last ones reorder what a person is asked to approve."""
 _LONGEST_ARGUMENT: Final = 60
 _LONGEST_LINE: Final = 200
 
@@ -85,7 +86,7 @@ class Terminal:
 
     def text(self, piece: str) -> None:
         """As it comes."""
-        shown = _visible(piece)
+        shown = visible(piece)
         if not shown:
             return
         self._erase()
@@ -104,14 +105,14 @@ class Terminal:
     def tool_call(self, name: str, arguments: Mapping[str, object]) -> None:
         """One line, long values cut."""
         inner = ", ".join(f"{key}={_short(value)}" for key, value in arguments.items())
-        self._line(Text.assemble(("● ", "cyan"), (_visible(name), "bold"), f"({inner})"))
+        self._line(Text.assemble(("● ", "cyan"), (visible(name), "bold"), f"({inner})"))
 
     def tool_result(self, name: str, text: str, *, tokens: int, status: str) -> None:
         """The size; of an error what it says."""
         if status == "error":
-            self._line(Text(f"  └ {_visible(name)} failed: {_one_line(text)}", style="red"))
+            self._line(Text(f"  └ {visible(name)} failed: {_one_line(text)}", style="red"))
         else:
-            self._line(Text(f"  └ {_visible(name)}: {tokens:,} tokens", style="dim"))
+            self._line(Text(f"  └ {visible(name)}: {tokens:,} tokens", style="dim"))
 
     def occupancy(self, now: Occupancy) -> None:
         """In the status line; piped, it is said at the end."""
@@ -121,7 +122,7 @@ class Terminal:
 
     def note(self, words: str, **data: object) -> None:
         """A dim line."""
-        self._line(Text(_visible(words), style="dim"))
+        self._line(Text(visible(words), style="dim"))
 
     def ask(self, prompt: str) -> str:
         """With line editing where both sides are the terminal."""
@@ -227,7 +228,7 @@ def _ask_plainly(prompt: str, err: IO[str]) -> str:
     return line.rstrip("\n")
 
 
-def _visible(text: str) -> str:
+def visible(text: str) -> str:
     """The text with its control characters as pictures; line breaks and tabs stay."""
     return _CONTROL.sub(_picture, text.replace("\r\n", "\n"))
 
@@ -238,7 +239,7 @@ def _picture(match: re.Match[str]) -> str:
 
 
 def _one_line(text: str) -> str:
-    line = _visible(redact(" ".join(text.split())))
+    line = visible(redact(" ".join(text.split())))
     return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - 1]}…"
 
 
