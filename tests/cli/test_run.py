@@ -131,10 +131,11 @@ class TestWaiting:
         assert f"answer with: refold run --thread t --model {MODELS}:writer" in err
 
     def test_it_waits_on(self, command: Run) -> None:
-        """Run again, also with another task, it still waits for the answer first."""
+        """Run again, also with another task, it still waits for the answer first, and says that the task is not given."""
         command("write", "--thread", "t", model="writer")
         code, out, err = command("something else", "--thread", "t", model="writer")
         assert (code, out) == (8, "")
+        assert "the new task is not given" in err
         assert "waits for you" in err
 
     def test_json_has_the_value(self, command: Run) -> None:

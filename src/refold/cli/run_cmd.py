@@ -120,6 +120,8 @@ def _run(session: "Session", task: str | None) -> "Ending":
     session.say_where_it_stands(state)
     ending: Ending = "answered"
     if state.interrupts:
+        if task is not None and session.human is None:
+            session.screen.note("the new task is not given: the thread waits for an answer first", event="not_given")
         ending = session.answer_first(state.interrupts)
     elif state.tasks and task is None:  # not `next`, which leaves out tasks whose writes are stored already
         ending = session.play(None)
