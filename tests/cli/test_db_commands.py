@@ -190,6 +190,9 @@ class TestPrune:
         assert moment("1.5h", now=now) == now - timedelta(minutes=90)
         with pytest.raises(ConfigurationError, match="30d"):
             moment("30")
+        for far in ("900000d", "99999999999d", "9" * 400 + "s"):
+            with pytest.raises(ConfigurationError, match="longer ago"):
+                moment(far)
 
 
 class TestGc:
@@ -232,6 +235,18 @@ class TestMigrate:
         assert run(["migrate", str(theirs), str(theirs)]) == 2
         assert run(["migrate", str(theirs), str(tmp_path / "new.db"), "--from", "refold"]) == 2
         assert not (tmp_path / "new.db").exists()
+
+    def test_the_source_is_only_read(self, ours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """However its file is named: as the target, through a link, or as the ledger."""
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "link.db").symlink_to(ours)
+        for target in (f"./{ours.name}", ours.name, f"../{tmp_path.name}/{ours.name}", "link.db"):
+            assert run(["migrate", str(ours), target]) == 2
+        for ledger in (ours.name, "link.db", "new.db", ".", "none/ledger"):
+            assert run(["migrate", str(ours), "new.db", "--ledger", ledger]) == 2
+        with closing(sqlite3.connect(ours)) as connection:
+            tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+        assert not tables & {"checkpoints", "writes", "about", "done"}
 
     def test_without_the_package_of_the_other_side(
         self, ours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
