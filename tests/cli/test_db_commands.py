@@ -229,6 +229,19 @@ class TestMigrate:
         assert (code, row["copied"], row["done_before"]) == (0, 0, 18)
         assert ledger.exists()
 
+    def test_a_target_that_was_removed(self, theirs: Path, tmp_path: Path, command: Run) -> None:
+        """Its ledger says that all is done; a new target gets everything all the same, a pruned one nothing."""
+        target = tmp_path / "new.db"
+        command("migrate", theirs, target)
+        command("prune", target, "--keep", "1")
+        assert command("migrate", theirs, target)[1][0]["copied"] == 0
+        for path in tmp_path.glob("new.db*"):
+            if not path.name.endswith(".migration"):
+                path.unlink()
+        code, [row] = command("migrate", theirs, target)
+        assert (code, row["copied"], row["done_before"]) == (0, 18, 0)
+        assert len(command("threads", target, "--messages", "plain")[1]) == 6
+
     def test_what_cannot_be(self, theirs: Path, tmp_path: Path) -> None:
         """No source, the same file twice, a source that does not hold what was asked for: usage errors."""
         assert run(["migrate", str(tmp_path / "none.db"), str(tmp_path / "new.db")]) == 2

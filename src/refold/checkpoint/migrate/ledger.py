@@ -61,6 +61,11 @@ class Ledger:
         ).fetchone()
         return None if row is None else str(row[0])
 
+    def forget(self) -> None:
+        """Nothing is done any more: the target is not the one that it was."""
+        with self._connection:
+            self._connection.execute("DELETE FROM done")
+
     def enter(self, done: Iterable[tuple[Place, Mark]]) -> None:
         """Notes finished places, all or none."""
         with self._connection:
