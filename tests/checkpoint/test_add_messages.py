@@ -23,7 +23,7 @@ from langgraph.func import entrypoint
 from langgraph.graph import START, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.graph.message import add_messages as add_messages_of_langgraph
-from langgraph.types import Overwrite
+from langgraph.types import Overwrite, Send
 
 from refold.checkpoint import SqliteSaver, add_messages, lists
 from refold.checkpoint.message_log import MessageLog
@@ -141,6 +141,29 @@ def saver(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> An
     with SqliteSaver.from_conn_string(":memory:") as first:
         run(first, lambda state: {"messages": [AIMessage("first", id="a0")]})
         yield first if request.param == "warm" else SqliteSaver(first.conn)
+
+
+class TestListsThatAreEdited:
+    @pytest.mark.parametrize("reducer", [add_messages, add_messages_of_langgraph])
+    def test_a_list_in_a_send_is_its_nodes_own(self, reducer: Any, saver: SqliteSaver) -> None:
+        """A node that is sent the messages and notes something in that list notes it nowhere else."""
+
+        class State(TypedDict):
+            messages: Annotated[list[AnyMessage], reducer]
+
+        def worker(state: State) -> Any:
+            state["messages"].append(HumanMessage("scratch", id="scratch"))
+            return {"messages": [AIMessage("done", id="done")]}
+
+        builder = StateGraph(State).add_node("worker", worker)
+        builder.add_node("model", lambda state: {"messages": [AIMessage("ask", id="ask")]})
+        builder.add_edge(START, "model")
+        builder.add_conditional_edges("model", lambda state: [Send("worker", state)], ["worker"])
+        graph = builder.compile(checkpointer=saver)
+        config: RunnableConfig = {"configurable": {"thread_id": "sent"}}
+        graph.invoke({"messages": [HumanMessage("hi", id="hi")]}, config)
+        kept = [[message.id for message in found.values["messages"]] for found in graph.get_state_history(config)]
+        assert kept == [["hi", "ask", "done"], ["hi", "ask"], ["hi"], []]
 
 
 class TestWhatIsStored:

@@ -114,6 +114,15 @@ class TestNothingStays:
         saver.prune(None, strategy="delete", before=datetime.now(UTC) - timedelta(days=7), batch_size=3)
         assert {item.config["configurable"]["thread_id"] for item in saver.list(None)} == {"t10", "t11"}
 
+    def test_a_thread_without_a_name_is_one_of_all(self, saver: SqliteSaver) -> None:
+        """Whoever prunes all threads prunes the one whose id is empty, too."""
+        for name in ("", "t"):
+            put(saver, put(saver, at(name), long("a")), long("a"), 2)
+        saver.prune(None)
+        assert [item.metadata["step"] for item in saver.list(None)] == [2, 2]
+        saver.prune(None, strategy="delete")
+        assert not [*saver.list(None)]
+
     def test_prune_by_age_keeps_the_newest(self, saver: SqliteSaver) -> None:
         """Old checkpoints of a thread go, its newest stays however old."""
         config = at("t")

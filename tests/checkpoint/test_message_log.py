@@ -1,6 +1,7 @@
 """A list of messages that knows what it grew from."""
 
 import copy
+import gc
 import pickle
 from collections.abc import Callable, Sequence
 
@@ -56,38 +57,21 @@ class TestAppending:
         assert appended(grown(log, "c"), said("b")) is not None
 
 
-class TestChannels:
-    """What LangGraph makes before a conditional edge is what it makes again when the step ends."""
-
-    def test_the_same_twice_in_turn_is_one_log(self) -> None:
-        """The second time costs no copy; the third is another step's."""
+class TestNothingIsShared:
+    def test_the_same_twice_is_two_lists(self) -> None:
+        """What an edge was given before a step ended is not the list that the step ends with: both may be edited."""
         log, new = log_of("a"), said("b")
-        first, second, third = (appended(log, new, by_channel=True) for _ in range(3))
-        assert first is second
-        assert third is not second
-        assert first == second == third
-
-    def test_nobody_else_shares(self) -> None:
-        """Two lists that a caller made are two."""
-        log, new = log_of("a"), said("b")
-        assert appended(log, new) is not appended(log, new)
-
-    def test_other_messages_are_another_log(self) -> None:
-        """Of two ways on, each gets its own; equal messages that are other objects are another way."""
-        log = log_of("a")
-        first = appended(log, said("b"), by_channel=True)
-        second = appended(log, said("b"), by_channel=True)
+        first = appended(log, new)
         assert first is not None
-        assert second is not None
-        assert first[1] is not second[1]
-
-    def test_an_edited_one_is_not_given_again(self) -> None:
-        """A conditional edge that edits the list that it was given edits its own."""
-        log, new = log_of("a"), said("b")
-        first = appended(log, new, by_channel=True)
-        assert first is not None
+        second = appended(log, new)
         first.append(HumanMessage("mine", id="mine"))
-        assert [message.id for message in appended(log, new, by_channel=True) or ()] == ["a", "b"]
+        assert [message.id for message in second or ()] == ["a", "b"]
+
+    def test_an_early_log_keeps_no_later_one_alive(self) -> None:
+        """Who keeps the first list of a long run keeps messages, and not a list of each step."""
+        first = log_of("a")
+        grown(grown(first, "b"), "c")
+        assert not any(isinstance(held, MessageLog) for held in gc.get_referents(first))
 
 
 class TestOrigin:

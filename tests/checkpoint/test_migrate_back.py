@@ -244,6 +244,8 @@ class TestNames:
     def test_passwords_are_not_shown(self) -> None:
         """The name of a database in messages and ledgers is its URL without the password."""
         assert public_name("postgresql://user:se@cret@host:5432/db?x=1") == "postgresql://user@host:5432/db?x=1"
+        assert public_name("postgresql://u@host/db?password=se%20cret&x=1") == "postgresql://u@host/db?x=1"
+        assert public_name("postgresql:///db?x=1&password=secret&sslpassword=other") == "postgresql:///db?x=1"
         assert public_name("postgresql://host/db") == "postgresql://host/db"
         assert public_name("/tmp/a.db") == "/tmp/a.db"
 

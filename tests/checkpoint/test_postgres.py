@@ -21,6 +21,7 @@ from psycopg_pool import ConnectionPool
 
 from refold.checkpoint import AsyncPostgresSaver, PostgresSaver
 from refold.checkpoint.collect import collect_gen
+from refold.checkpoint.effects import Select
 from refold.checkpoint.removal import delete_for_runs_gen
 from refold.core.program import Effect, run
 from refold.errors import ConfigurationError, DatabaseUnavailableError, HeadMovedError, SchemaVersionError
@@ -313,6 +314,27 @@ class TestManyWriters:
             assert count_of(saver, f"b{at_step}") == (6 if count > at_step else 0)
             saver.delete_thread(f"b{at_step}")
             saver.gc()
+
+    def test_a_thread_that_goes_on_while_it_is_copied(
+        self, saver: PostgresSaver, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A copy is the thread as it was at one moment: a step of another run waits for it."""
+        head = step(saver, at("t"), 3, run_id="first")
+        writer = threading.Thread(target=step, args=(saver, head, 4), kwargs={"run_id": "second"})
+        statement = saver._driver._statement
+
+        def and_a_step(connection: Any, effect: Any) -> object:
+            answer = statement(connection, effect)
+            if isinstance(effect, Select) and effect.statement == "runs_of_space":
+                writer.start()
+                writer.join(0.5)
+            return answer
+
+        monkeypatch.setattr(saver._driver, "_statement", and_a_step)
+        saver.copy_thread("t", "copy")
+        writer.join()
+        assert (count_of(saver, "copy"), count_of(saver, "t")) == (3, 4)
+        assert saver.verify().problems == ()
 
 
 class TestWhenTheServerFails:

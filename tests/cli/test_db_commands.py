@@ -190,6 +190,9 @@ class TestPrune:
         assert moment("1.5h", now=now) == now - timedelta(minutes=90)
         with pytest.raises(ConfigurationError, match="30d"):
             moment("30")
+        for far in ("900000d", "99999999999d", "9" * 400 + "s"):
+            with pytest.raises(ConfigurationError, match="longer ago"):
+                moment(far)
 
 
 class TestGc:
@@ -226,12 +229,37 @@ class TestMigrate:
         assert (code, row["copied"], row["done_before"]) == (0, 0, 18)
         assert ledger.exists()
 
+    def test_a_target_that_was_removed(self, theirs: Path, tmp_path: Path, command: Run) -> None:
+        """Its ledger says that all is done; a new target gets everything all the same, a pruned one nothing."""
+        target = tmp_path / "new.db"
+        command("migrate", theirs, target)
+        command("prune", target, "--keep", "1")
+        assert command("migrate", theirs, target)[1][0]["copied"] == 0
+        for path in tmp_path.glob("new.db*"):
+            if not path.name.endswith(".migration"):
+                path.unlink()
+        code, [row] = command("migrate", theirs, target)
+        assert (code, row["copied"], row["done_before"]) == (0, 18, 0)
+        assert len(command("threads", target, "--messages", "plain")[1]) == 6
+
     def test_what_cannot_be(self, theirs: Path, tmp_path: Path) -> None:
         """No source, the same file twice, a source that does not hold what was asked for: usage errors."""
         assert run(["migrate", str(tmp_path / "none.db"), str(tmp_path / "new.db")]) == 2
         assert run(["migrate", str(theirs), str(theirs)]) == 2
         assert run(["migrate", str(theirs), str(tmp_path / "new.db"), "--from", "refold"]) == 2
         assert not (tmp_path / "new.db").exists()
+
+    def test_the_source_is_only_read(self, ours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """However its file is named: as the target, through a link, or as the ledger."""
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "link.db").symlink_to(ours)
+        for target in (f"./{ours.name}", ours.name, f"../{tmp_path.name}/{ours.name}", "link.db"):
+            assert run(["migrate", str(ours), target]) == 2
+        for ledger in (ours.name, "link.db", "new.db", ".", "none/ledger"):
+            assert run(["migrate", str(ours), "new.db", "--ledger", ledger]) == 2
+        with closing(sqlite3.connect(ours)) as connection:
+            tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+        assert not tables & {"checkpoints", "writes", "about", "done"}
 
     def test_without_the_package_of_the_other_side(
         self, ours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

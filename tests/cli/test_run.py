@@ -131,7 +131,7 @@ class TestWaiting:
         assert f"answer with: refold run --thread t --model {MODELS}:writer" in err
 
     def test_it_waits_on(self, command: Run) -> None:
-        """Run again, also with another task, it still waits for the answer first, and says that the task is not given."""
+        """Run again, also with another task, it still waits for the answer first, and says that."""
         command("write", "--thread", "t", model="writer")
         code, out, err = command("something else", "--thread", "t", model="writer")
         assert (code, out) == (8, "")

@@ -109,7 +109,8 @@ def create_agent(
     check_arguments(
         {
             "model": model, "summary_model": summary_model, "fallback_model": fallback_model, "files": files,
-            "checkpointer": checkpointer, "offload": offload, "policy": policy, "permissions": permissions, "interrupt_on": interrupt_on, "retention": retention,
+            "checkpointer": checkpointer, "offload": offload, "policy": policy,
+            "permissions": permissions, "interrupt_on": interrupt_on, "retention": retention,
             "tools": tools, "subagents": subagents, "middleware": middleware,
         }
     )  # fmt: skip

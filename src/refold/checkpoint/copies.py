@@ -23,7 +23,12 @@ def copy_thread_gen(ctx: Context, source: str, target: str) -> Program[None]:
 
 
 def _copy_thread_gen(source: str, target: str) -> Program[None]:
-    for space, ns in (yield from spaces_gen(source)):
+    held: list[tuple[Space, str]] = []  # what is read in several statements may not change in between
+    for _, ns in (yield from spaces_gen(source)):
+        found = yield from hold_space_gen(source, ns)
+        if found is not None:
+            held.append((found, ns))
+    for space, ns in held:
         yield from Select(statement="space_add", args={"thread": target, "ns": ns, "wide": int(space.wide)})
         copy = yield from hold_space_gen(target, ns)
         assert copy is not None, "a space that was just added is there"

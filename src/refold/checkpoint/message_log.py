@@ -10,8 +10,8 @@ list from there on. Every place has a stamp for that, new for each message that 
 says while the stamp of its last place is still there. A log that somebody edits as a list (`append`, `del log[0]`)
 leaves its growth. Ids are read once, when a message comes in: an id that is edited later, in place, is not seen.
 
-Before a conditional edge LangGraph makes the list that the step will end with, and makes it again when the step ends. A
-log keeps what it was appended to last until it is asked for that again: the second time costs nothing.
+Before a conditional edge LangGraph makes the list that the step will end with, and makes it again when the step ends.
+Both are made: a list that an edge was given may be in a `Send` by then, and is its node's to edit.
 """
 
 import sys
@@ -108,13 +108,12 @@ class MessageLog(list[BaseMessage]):
     """A list of messages that remembers its growth until it is edited as a list. Its deep copies and pickles are plain
     lists."""
 
-    __slots__ = ("_growth", "_next", "_stamp")
+    __slots__ = ("_growth", "_stamp")
 
     def __init__(self, messages: Iterable[BaseMessage] = (), origin: Origin | None = None) -> None:
         super().__init__(messages)
         self._growth = None if origin is None else origin.growth
         self._stamp = 0 if origin is None else origin.stamp
-        self._next: MessageLog | None = None
 
     @classmethod
     def begun(cls, messages: Sequence[BaseMessage]) -> "MessageLog":
@@ -139,22 +138,17 @@ class MessageLog(list[BaseMessage]):
             and own.growth.holds(origin.length, origin.stamp)
         )
 
-    def appended(self, added: Sequence[BaseMessage], *, by_channel: bool) -> "MessageLog | None":
+    def appended(self, added: Sequence[BaseMessage]) -> "MessageLog | None":
         """A log of it and some messages after it. None where it left its growth, or that went on elsewhere.
 
-        A channel that asks for the same twice in turn gets the same log, unless somebody edited it in between.
         Raises `KnownIdError` where one of the messages or of the ids is in the log, or twice among the new ones.
         """
         origin = self.origin
         grown = None if origin is None else origin.growth.append(origin, added)
         if grown is None:
             return None
-        kept, self._next = self._next, None
-        if by_channel and kept is not None and kept.origin == grown:
-            return kept
         result = MessageLog(self, grown)
         list.extend(result, added)
-        self._next = result if by_channel else None
         return result
 
     def __copy__(self) -> "MessageLog":
@@ -194,13 +188,11 @@ def is_reducing() -> bool:
     return str(caller.f_globals.get("__name__")).startswith("langgraph.channels.")
 
 
-def appended(
-    log: Sequence[BaseMessage], added: Sequence[BaseMessage], *, by_channel: bool = False
-) -> MessageLog | None:
+def appended(log: Sequence[BaseMessage], added: Sequence[BaseMessage]) -> MessageLog | None:
     """A log and some messages after it. None where an id is known already, or twice among the new ones: then it is no
-    appending. A message without an id is new. See `MessageLog.appended` for `by_channel`."""
+    appending. A message without an id is new."""
     try:
-        grown = log.appended(added, by_channel=by_channel) if isinstance(log, MessageLog) else None
-        return grown if grown is not None else MessageLog.begun(log).appended(added, by_channel=False)
+        grown = log.appended(added) if isinstance(log, MessageLog) else None
+        return grown if grown is not None else MessageLog.begun(log).appended(added)
     except KnownIdError:
         return None

@@ -58,6 +58,7 @@ def prune_gen(ctx: Context, threads: Sequence[str] | None, retention: Retention,
         for thread in threads:
             removed += yield from _prune_one_gen(ctx, thread, retention)
         return removed
+    removed += yield from _prune_one_gen(ctx, "", retention)  # a name, too, and no other comes before it
     after = ""
     while page := (yield from threads_gen(after, batch)):
         for thread in page:

@@ -91,8 +91,10 @@ def moment(age: str, *, now: datetime | None = None) -> datetime:
     found = _AGE.fullmatch(age.strip())
     if found is None:
         raise ConfigurationError(f"{age!r} is no age; write a number and s, m, h, d or w, for example 30d")
-    ago = timedelta(**{_UNITS[found["unit"]]: float(found["count"])})
-    return (now or datetime.now(UTC)) - ago
+    try:
+        return (now or datetime.now(UTC)) - timedelta(**{_UNITS[found["unit"]]: float(found["count"])})
+    except OverflowError as error:
+        raise ConfigurationError(f"{age!r} is longer ago than a calendar reaches; write less") from error
 
 
 def size(count: int) -> str:

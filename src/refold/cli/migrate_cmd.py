@@ -53,9 +53,12 @@ def migrate(
     found = existing(source)
     kind = kind_of(found, wanted=None if origin is None else origin.value)
     goal = look_into(target)
-    if goal.url == found.url and not goal.is_postgres:
+    if _is_same_file(found, goal):
         raise ConfigurationError("source and target are the same file; give the target another name")
-    report, sizes = _run(found, kind, goal, ledger or _ledger_path(found, goal), passes)
+    notes = ledger or _ledger_path(found, goal)
+    if any(not known.is_postgres and _is_file(notes, known.url) for known in (found, goal)):
+        raise ConfigurationError(f"{notes} is a database of this migration and no ledger; name another file")
+    report, sizes = _run(found, kind, goal, notes, passes)
     say(f"migrated {found.name} to {goal.name}", _rows(report, sizes), as_json=as_json)
     if not report.caught_up and report.proved:
         Console(stderr=True).print(
@@ -108,6 +111,16 @@ def _run(
             return report, (read, saver.stats().database_bytes)
     with open_source(existing(target.url), goal, serde) as written:
         return report, (read, written.size())
+
+
+def _is_same_file(one: "Database", other: "Database") -> bool:
+    return not one.is_postgres and not other.is_postgres and _is_file(Path(one.url), other.url)
+
+
+def _is_file(path: Path, name: str) -> bool:
+    """Whether a path leads to a file, however the two are written; links count as what they lead to."""
+    other = Path(name)
+    return path.samefile(other) if path.exists() and other.exists() else path.resolve() == other.resolve()
 
 
 def _ledger_path(source: "Database", target: "Database") -> Path:

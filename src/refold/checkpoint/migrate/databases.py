@@ -3,6 +3,7 @@
 What refold's own savers look like from here is in `refold.checkpoint.migrate.ours`.
 """
 
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -22,6 +23,7 @@ Kind: TypeAlias = Literal["langgraph", "refold"]
 
 _TABLES: dict[Kind, str] = {"langgraph": "checkpoints", "refold": "refold_meta"}
 """A table by which each kind is known."""
+_PASSWORD = re.compile(r"(?<=[?&])(?:ssl)?password=[^&]*&?")
 _SIZE = "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0) FROM pg_class c WHERE c.oid = ANY(%s::regclass[])"
 
 
@@ -49,6 +51,9 @@ def is_postgres(url: str) -> bool:
 def public_name(url: str) -> str:
     """A path or URL that may be shown: the password is left out."""
     scheme, found, rest = url.partition("://")
+    if found:
+        rest = _PASSWORD.sub("", rest).rstrip("?&")
+        url = f"{scheme}://{rest}"
     if not found or "@" not in rest:
         return url
     account, _, place = rest.rpartition("@")

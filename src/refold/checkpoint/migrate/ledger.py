@@ -31,8 +31,12 @@ class Ledger:
     @contextmanager
     def open(cls, path: Path, *, source: str, target: str) -> Iterator["Ledger"]:
         """`source` and `target` name the databases; a ledger of other ones raises `ConfigurationError`."""
-        connection = sqlite3.connect(path)
+        connection = None
         try:
+            connection = sqlite3.connect(path)
+            tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+            if tables and "about" not in tables:
+                raise ConfigurationError(f"{path} is a database and no ledger; name another file")
             connection.executescript(_SCHEMA)
             known = connection.execute("SELECT source, target FROM about").fetchone()
             if known is None:
@@ -46,7 +50,8 @@ class Ledger:
         except sqlite3.DatabaseError as error:
             raise ConfigurationError(f"{path} cannot be used as a ledger ({error}); name another one") from error
         finally:
-            connection.close()
+            if connection is not None:
+                connection.close()
 
     def mark_of(self, place: Place) -> Mark | None:
         """The mark under which a place was finished, or None."""
@@ -55,6 +60,11 @@ class Ledger:
             (place.thread_id, place.checkpoint_ns, place.checkpoint_id),
         ).fetchone()
         return None if row is None else str(row[0])
+
+    def forget(self) -> None:
+        """Nothing is done any more: the target is not the one that it was."""
+        with self._connection:
+            self._connection.execute("DELETE FROM done")
 
     def enter(self, done: Iterable[tuple[Place, Mark]]) -> None:
         """Notes finished places, all or none."""

@@ -73,6 +73,16 @@ class _Run:
     threads: set[str] = field(default_factory=set)
     mismatches: dict[Place, str] = field(default_factory=dict)
 
+    def check_ledger(self) -> None:
+        """Forgets a ledger whose target is gone, or was made anew: the newest checkpoint of a namespace that is done,
+        which no prune removes, is not there."""
+        for _, chain in groupby(self.source.index(), key=lambda entry: (entry[0].thread_id, entry[0].checkpoint_ns)):
+            done = [place for place, mark in chain if self.ledger.mark_of(place) == mark]
+            if done:
+                if self.reader.get_tuple(done[-1].config) is None:
+                    self.ledger.forget()
+                return
+
     def one_pass(self) -> int:
         """Copies what is new or changed; how many checkpoints that was."""
         before = self.copied
@@ -187,6 +197,7 @@ def migrate(
         to_langgraph=to_langgraph,
         progress=progress,
     )
+    run.check_ledger()
     unchanged = 0
     for at in range(passes):
         copied = run.one_pass()
