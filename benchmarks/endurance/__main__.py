@@ -37,7 +37,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path)
     options = parser.parse_args()
     if options.skip_walk:
-        factory._patch_invalid_tool_calls = list  # type: ignore[assignment]
+        factory._patch_invalid_tool_calls = lambda messages: messages  # type: ignore[assignment, return-value]
     if options.folder:
         options.folder.mkdir(parents=True, exist_ok=True)
     print(f"| {' | '.join(HEADS)} |\n|---|{'---|' * (len(HEADS) - 1)}", flush=True)

@@ -4,6 +4,7 @@ import copy
 import gc
 import pickle
 from collections.abc import Callable, Sequence
+from weakref import ref
 
 import pytest
 from hypothesis import given
@@ -72,6 +73,66 @@ class TestNothingIsShared:
         first = log_of("a")
         grown(grown(first, "b"), "c")
         assert not any(isinstance(held, MessageLog) for held in gc.get_referents(first))
+
+
+class TestChannels:
+    """What LangGraph makes before a conditional edge is what it makes again when the step ends."""
+
+    @staticmethod
+    def step(log: MessageLog, new: list[BaseMessage]) -> MessageLog:
+        made = appended(log, new, by_channel=True)
+        assert made is not None
+        return made
+
+    def test_the_second_time_costs_no_copy(self) -> None:
+        """Where the first one was let go; the third time is another step's."""
+        log, new = log_of("a"), said("b")
+        first = id(self.step(log, new))
+        second = self.step(log, new)
+        assert id(second) == first
+        assert self.step(log, new) is not second
+        assert [message.id for message in second] == ["a", "b"]
+
+    @pytest.mark.parametrize("holder", [lambda made: made, lambda made: {"messages": made}, iter, lambda made: [made]])
+    def test_one_that_somebody_has_is_not_given_again(self, holder: Callable[[MessageLog], object]) -> None:
+        """As it is, in a state, in a `Send`, as an iterator."""
+        log, new = log_of("a"), said("b")
+        held = holder(self.step(log, new))
+        second = self.step(log, new)
+        assert all(second is not other for other in gc.get_referents(held))
+        assert second is not held
+
+    def test_one_that_was_edited_is_not_given_again(self) -> None:
+        """An edge that edits the list that it was given edits its own."""
+        log, new = log_of("a"), said("b")
+        self.step(log, new).append(HumanMessage("mine", id="mine"))
+        assert [message.id for message in self.step(log, new)] == ["a", "b"]
+
+    def test_other_messages_are_another_log(self) -> None:
+        """Of two ways on, each gets its own; equal messages that are other objects are another way."""
+        log = log_of("a")
+        first = self.step(log, said("b"))[1]
+        assert self.step(log, said("b"))[1] is not first
+
+    @pytest.mark.parametrize("times", [1, 2, 3])
+    def test_an_early_log_keeps_no_late_ones_alive(self, times: int) -> None:
+        """However often a channel asks: no edge, one, two."""
+        first = log = log_of("a")
+        alive = []
+        for name in "bcdefgh":
+            new = said(name)
+            for _ in range(times):
+                made = self.step(log, new)
+            log = made
+            alive.append(ref(log))
+            del made
+        del log
+        gc.disable()
+        try:
+            assert sum(log() is not None for log in alive) <= 1
+        finally:
+            gc.enable()
+        assert [message.id for message in first] == ["a"]
 
 
 class TestOrigin:

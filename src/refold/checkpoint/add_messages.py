@@ -38,7 +38,7 @@ def add_messages(
         for message in messages:
             if message.id is None:
                 message.id = str(uuid.uuid4())
-        grown = appended(cast("list[BaseMessage]", left), messages)
+        grown = appended(cast("list[BaseMessage]", left), messages, by_channel=True)
         if grown is not None:
             return cast("list[AnyMessage]", grown)
     merged = cast("Any", add_messages_of_langgraph)(left, right)

@@ -11,7 +11,8 @@ says while the stamp of its last place is still there. A log that somebody edits
 leaves its growth. Ids are read once, when a message comes in: an id that is edited later, in place, is not seen.
 
 Before a conditional edge LangGraph makes the list that the step will end with, and makes it again when the step ends.
-Both are made: a list that an edge was given may be in a `Send` by then, and is its node's to edit.
+A log keeps what a channel last made of it, for one more time, and gives it back only where nobody else has it by then:
+an edge may have put it into a `Send`, and it is that node's to edit.
 """
 
 import sys
@@ -21,11 +22,15 @@ from dataclasses import dataclass
 from functools import wraps
 from itertools import count
 from typing import Final
+from weakref import ref
 
 from langchain_core.messages import BaseMessage
 
 _SIBLINGS: Final = 256  # messages: a way on that is longer is not forgotten for another
 _stamps = count(1)
+_HELD: Final = [object()]
+_ALONE: Final = sys.getrefcount(_HELD[0])
+"""References of an object that only one list has, as this Python counts them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,12 +113,14 @@ class MessageLog(list[BaseMessage]):
     """A list of messages that remembers its growth until it is edited as a list. Its deep copies and pickles are plain
     lists."""
 
-    __slots__ = ("_growth", "_stamp")
+    __slots__ = ("__weakref__", "_before", "_growth", "_next", "_stamp")
 
     def __init__(self, messages: Iterable[BaseMessage] = (), origin: Origin | None = None) -> None:
         super().__init__(messages)
         self._growth = None if origin is None else origin.growth
         self._stamp = 0 if origin is None else origin.stamp
+        self._before: ref[MessageLog] | None = None
+        self._next: MessageLog | None = None
 
     @classmethod
     def begun(cls, messages: Sequence[BaseMessage]) -> "MessageLog":
@@ -138,8 +145,9 @@ class MessageLog(list[BaseMessage]):
             and own.growth.holds(origin.length, origin.stamp)
         )
 
-    def appended(self, added: Sequence[BaseMessage]) -> "MessageLog | None":
-        """A log of it and some messages after it. None where it left its growth, or that went on elsewhere.
+    def appended(self, added: Sequence[BaseMessage], *, by_channel: bool) -> "MessageLog | None":
+        """A log of it and some messages after it. None where it left its growth, or that went on elsewhere. A channel
+        that asks for the same twice in turn may get the same log.
 
         Raises `KnownIdError` where one of the messages or of the ids is in the log, or twice among the new ones.
         """
@@ -147,8 +155,15 @@ class MessageLog(list[BaseMessage]):
         grown = None if origin is None else origin.growth.append(origin, added)
         if grown is None:
             return None
+        if self._before is not None and (before := self._before()) is not None:
+            before._next = None  # who keeps an early log would keep all that came of it
+        kept, self._next = [self._next], None
+        if by_channel and kept[0] is not None and sys.getrefcount(kept[0]) == _ALONE and kept[0].origin == grown:
+            return kept[0]
         result = MessageLog(self, grown)
         list.extend(result, added)
+        if by_channel:
+            self._next, result._before = result, ref(self)
         return result
 
     def __copy__(self) -> "MessageLog":
@@ -188,11 +203,13 @@ def is_reducing() -> bool:
     return str(caller.f_globals.get("__name__")).startswith("langgraph.channels.")
 
 
-def appended(log: Sequence[BaseMessage], added: Sequence[BaseMessage]) -> MessageLog | None:
+def appended(
+    log: Sequence[BaseMessage], added: Sequence[BaseMessage], *, by_channel: bool = False
+) -> MessageLog | None:
     """A log and some messages after it. None where an id is known already, or twice among the new ones: then it is no
-    appending. A message without an id is new."""
+    appending. A message without an id is new. See `MessageLog.appended` for `by_channel`."""
     try:
-        grown = log.appended(added) if isinstance(log, MessageLog) else None
-        return grown if grown is not None else MessageLog.begun(log).appended(added)
+        grown = log.appended(added, by_channel=by_channel) if isinstance(log, MessageLog) else None
+        return grown if grown is not None else MessageLog.begun(log).appended(added, by_channel=False)
     except KnownIdError:
         return None

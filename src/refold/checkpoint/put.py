@@ -173,7 +173,10 @@ def _write_put_gen(ctx: Context, draft: PutDraft) -> Program[Written | Stale | D
     expected = None if draft.tip is None else (draft.tip.seq, draft.tip.template, draft.tip.data)
     if content != expected and not (draft.tip is None and parent is not None and parent.state == AWAITED):
         return Stale()
-    space = yield from open_space_gen(address.thread, address.ns, checkpoint_id)
+    if space is None:
+        space = yield from open_space_gen(address.thread, address.ns, checkpoint_id)
+    else:
+        space = yield from fit_space_gen(space, checkpoint_id)
     if draft.parent_id is not None:
         space = yield from fit_space_gen(space, draft.parent_id)
     if ctx.exclusive:
