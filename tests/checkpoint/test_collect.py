@@ -114,6 +114,18 @@ class TestNothingStays:
         saver.prune(None, strategy="delete", before=datetime.now(UTC) - timedelta(days=7), batch_size=3)
         assert {item.config["configurable"]["thread_id"] for item in saver.list(None)} == {"t10", "t11"}
 
+    @pytest.mark.parametrize("ts", ["2026-13-45T99:00:00.000000+00:00", "yesterday", "", "2020-01-01T00:00:00"])
+    def test_a_time_of_another_kind(self, saver: SqliteSaver, ts: str) -> None:
+        """It comes back as it was. One that cannot be read is too old for nothing; one without a zone is UTC."""
+        made = empty_checkpoint()
+        made["ts"] = ts
+        config = saver.put(at("t"), made, {"source": "loop", "step": 1}, {})
+        found = saver.get_tuple(config)
+        assert found is not None
+        assert found.checkpoint["ts"] == ts
+        saver.prune(None, strategy="delete", before=datetime.now(UTC))
+        assert len([*saver.list(None)]) == int(not ts.startswith("2020"))
+
     def test_a_thread_without_a_name_is_one_of_all(self, saver: SqliteSaver) -> None:
         """Whoever prunes all threads prunes the one whose id is empty, too."""
         for name in ("", "t"):

@@ -249,7 +249,11 @@ def _pack_time(ts: str, checkpoint_id: str) -> Shape:
     """LangGraph stamps a checkpoint and makes its time-ordered id in the same breath: the difference is small."""
     if _ISO.match(ts) is None:
         return Changing(ts)
-    return (datetime.fromisoformat(ts) - id_time(checkpoint_id)) // timedelta(microseconds=1)
+    try:
+        made = datetime.fromisoformat(ts)
+    except ValueError:  # written like a time that there is not
+        return Changing(ts)
+    return (made - id_time(checkpoint_id)) // timedelta(microseconds=1)
 
 
 def _unpack_time(shape: Shape, checkpoint_id: str) -> str:

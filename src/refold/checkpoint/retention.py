@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from typing import Literal, TypeAlias, cast
 
@@ -103,7 +103,16 @@ def _kept_gen(ctx: Context, space: Space, nodes: Sequence[Node], retention: Rete
 
 def _times_gen(ctx: Context, space: Space, seqs: Sequence[int]) -> Program[Mapping[int, datetime]]:
     headers = yield from _headers_gen(ctx, space, seqs)
-    return {seq: datetime.fromisoformat(header.ts) for seq, header in headers.items()}
+    return {seq: _time_of(header.ts) for seq, header in headers.items()}
+
+
+def _time_of(ts: str) -> datetime:
+    """When a checkpoint was made. One whose time cannot be read is never too old: nothing is removed for it."""
+    try:
+        made = datetime.fromisoformat(ts)
+    except ValueError:
+        return datetime.max.replace(tzinfo=UTC)
+    return made if made.tzinfo is not None else made.replace(tzinfo=UTC)
 
 
 def _headers_gen(ctx: Context, space: Space, seqs: Sequence[int]) -> Program[Mapping[int, Header]]:
