@@ -19,7 +19,8 @@ from refold.core.canonical import Json
 from refold.core.gauge import measure
 from refold.core.meter import Count
 from refold.core.policy import Policy
-from refold.core.project import Window, project
+from refold.core.project import project
+from refold.core.window import Window
 from refold.errors import ContextOverflowError
 from refold.testing.strategies import applied, edits, histories
 from refold.testing.world import World
@@ -44,7 +45,7 @@ def seen(window: Window) -> object:
         [(e.kind, e.folds, *((e.start, e.stop) if e.kind != "repair" else ())) for e in window.entries],
         [(segment.fold.id, segment.start, segment.stop) for segment in window.segments],
         {at: [(fold.id, item.anchor) for fold, item in acting] for at, acting in window.items.items()},
-        (window.void, window.boundary, window.hidden(), window.floats, window._awaited, window._open),
+        (window.void, window.boundary, window.hidden(), window.floats, window.growth.awaited, window.growth.unanswered),
         (list(window.log.messages), list(window.log.keys), dict(window.log.positions)),
         (window.folds, window.unreadable),
     )  # fmt: skip
