@@ -102,8 +102,8 @@ def measure(
     anchor = _anchor(window.entries, window.boundary, sums, base, same_model)
     if anchor is not None:
         scale = learned_factor(anchor[1], base + sums[anchor[0]])
-    elif recorded := [fold.scale for fold in window.folds if fold.scale > 0]:
-        scale = recorded[-1]
+    else:
+        scale = next((fold.scale for fold in reversed(window.folds) if fold.scale > 0), scale)
     return Gauge(
         window=window, meter=meter, sums=tuple(sums), sizes=tuple(sizes), media=tuple(media), system=system,
         tools=tools, scale=scale, anchor=anchor,

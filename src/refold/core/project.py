@@ -37,7 +37,7 @@ def project(
         log = extend_log(previous.log, messages)
         if log is None or _revives(previous, log):
             return _walk(log or read_log(messages), folds, previous, grown=False)
-        if list(folds) == previous.raw_folds and not previous.floats and not _answers_settled(previous, log):
+        if _are_same(folds, previous.raw_folds) and not previous.floats and not _answers_settled(previous, log):
             return _grow(previous, log, folds)
         return _walk(log, folds, previous, grown=True)
     return _walk(read_log(messages), folds, None, grown=False)
@@ -68,12 +68,18 @@ def _answers_settled(previous: Window, log: Log) -> bool:
     return any(call in unanswered for _, call in pair([*tail, *new]).orphans)
 
 
+def _are_same(folds: Sequence[Mapping[str, Json]], known: Sequence[Mapping[str, Json]]) -> bool:
+    """Whether two states hold equal folds. Lists are compared by pointers first, without a copy."""
+    return (folds if isinstance(folds, list) else list(folds)) == known
+
+
 def _grow(previous: Window, log: Log, raw: Sequence[Mapping[str, Json]]) -> Window:
     """The window with new messages at its end. It keeps `raw` as it was handed in: the next call is handed the same
     objects, which then need no comparison by value."""
+    known = previous.raw_folds if raw and raw[-1] is previous.raw_folds[-1] else list(raw)
     if len(log) == len(previous.log):
         return replace(
-            previous, log=log, raw_folds=list(raw), shared=len(previous.entries), grown_from=previous.entries
+            previous, log=log, raw_folds=known, shared=len(previous.entries), grown_from=previous.entries
         )
     new = tuple(
         Entry(message=log.messages[index], kind="log", start=index, stop=index + 1)
@@ -86,7 +92,7 @@ def _grow(previous: Window, log: Log, raw: Sequence[Mapping[str, Json]]) -> Wind
     entries = previous.entries[:settled_out] + tail
     return Window(
         log=log,
-        raw_folds=list(raw),
+        raw_folds=known,
         folds=previous.folds,
         unreadable=previous.unreadable,
         void=previous.void,
