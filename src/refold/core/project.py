@@ -78,9 +78,7 @@ def _grow(previous: Window, log: Log, raw: Sequence[Mapping[str, Json]]) -> Wind
     objects, which then need no comparison by value."""
     known = previous.raw_folds if raw and raw[-1] is previous.raw_folds[-1] else list(raw)
     if len(log) == len(previous.log):
-        return replace(
-            previous, log=log, raw_folds=known, shared=len(previous.entries), grown_from=previous.entries
-        )
+        return replace(previous, log=log, raw_folds=known, shared=len(previous.entries), grown_from=previous.entries)
     new = tuple(
         Entry(message=log.messages[index], kind="log", start=index, stop=index + 1)
         for index in range(len(previous.log), len(log))
