@@ -139,18 +139,19 @@ def _clock(work: Callable[[], object]) -> float:
 
 
 def fork(store: Store, target: str, graph: str) -> Row:
-    """Ten forks from the middle of the thread, each adding one short message: bytes of one."""
+    """Forks from the middle of the thread on, each adding one short message: bytes of one. Enough of them that the pages
+    of a database, which it grows by, do not count."""
     before = store.size(target)
     with _agent(store, target, agents.GRAPHS[graph], agents.ScriptedModel(traffic=Traffic(), steps=1)) as (
         agent,
         saver,
     ):
         listed = list(saver.list({"configurable": {"thread_id": THREAD, "checkpoint_ns": ""}}, limit=400))
-        middle = listed[len(listed) // 2 :][:10]
+        middle = listed[len(listed) // 2 :][:100]
         for at, point in enumerate(middle):
             message = HumanMessage("another way", id=f"fork-{at}")
             agent.update_state(point.config, {"messages": [message]}, as_node="__start__")
-    return {"fork_bytes": (store.size(target) - before) / 10}
+    return {"fork_bytes": (store.size(target) - before) / len(middle)}
 
 
 def copy(store: Store, target: str) -> Row:
