@@ -139,8 +139,10 @@ def _clock(work: Callable[[], object]) -> float:
 
 
 def fork(store: Store, target: str, graph: str) -> Row:
-    """Forks from the middle of the thread on, each adding one short message: bytes of one. So many of them that the pages
-    by which a database grows do not count."""
+    """Forks from the middle of the thread on, each adding one short message: bytes of one.
+
+    So many of them that the pages by which a database grows do not count.
+    """
     before = store.size(target)
     with _agent(store, target, agents.GRAPHS[graph], agents.ScriptedModel(traffic=Traffic(), steps=1)) as (
         agent,
