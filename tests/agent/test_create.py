@@ -316,12 +316,13 @@ class TestAToolOfTheUsersKeepsItsName:
 class TestReview:
     """Calls that wait for a human."""
 
-    def test_a_name_that_no_tool_has_is_refused(self, tmp_path: Path) -> None:
-        """A misspelt one would be a question that is never asked; the message says which there are."""
+    def test_a_name_that_no_tool_has_is_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A misspelt one would be a question that is never asked; the message says which there are. No database is left
+        behind."""
+        monkeypatch.chdir(tmp_path)
         with pytest.raises(ConfigurationError, match=r"calls of serch shall wait .* search, "):
-            create_agent(
-                script_of(1), [search], files=MemoryFiles(), checkpointer=InMemorySaver(), interrupt_on={"serch": True}
-            )
+            create_agent(script_of(1), [search], interrupt_on={"serch": True})
+        assert list(tmp_path.iterdir()) == []
 
     @pytest.mark.parametrize("name", ["search", "write_file", "pin", "extra"])
     def test_every_tool_of_the_agent_has_a_name(self, name: str) -> None:

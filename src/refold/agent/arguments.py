@@ -56,12 +56,8 @@ def check_arguments(given: Mapping[str, object]) -> None:
         for item in several:
             if not isinstance(item, types) and not (name == "tools" and callable(item)):
                 raise ConfigurationError(f"{name} holds {item!r:.80}: give a list of {wanted}")
-    if any(isinstance(part, WindowMiddleware) for part in _listed(given["middleware"])):
-        raise ConfigurationError(
-            "the middleware holds a window, and create_agent brings one: give create_agent what yours was given, such "
-            "as before_fold"
-        )
-
-
-def _listed(value: object) -> Sequence[object]:
-    return value if isinstance(value, Sequence) else ()
+            if isinstance(item, WindowMiddleware):
+                raise ConfigurationError(
+                    "the middleware holds a window, and create_agent brings one: give create_agent what yours was "
+                    "given, such as before_fold"
+                )

@@ -123,14 +123,14 @@ def create_agent(
         fallback_model=init_model(fallback_model), meter=meter, before_fold=before_fold, after_fold=after_fold,
         repair=repair,
     )  # fmt: skip
-    saver = _open_saver(checkpointer)
+    others = isinstance(checkpointer, BaseCheckpointSaver) and not isinstance(checkpointer, BaseSaver)
     defaults = SubagentDefaults(
         model=chat, tools=tools, middleware=middleware, interrupt_on=interrupt_on, permissions=permissions,
         offload=offload, control=control,
-        own_tools=partial(own_tools, storage), state_schema=GrowingState if isinstance(saver, BaseSaver) else LogState,
+        own_tools=partial(own_tools, storage), state_schema=LogState if others else GrowingState,
         context_schema=context_schema,
     )  # fmt: skip
-    stack = [*window_with(window, offload=offload, control=control)]
+    stack = window_with(window, offload=offload, control=control)
     if subagents:
         stack.append(SubagentMiddleware(window, subagents, defaults=defaults))
     check_names(tools, stack)
@@ -138,6 +138,7 @@ def create_agent(
     if interrupt_on is not None:
         check_reviewed(interrupt_on, all_tools, [*stack, *middleware])
         stack.append(HumanInTheLoopMiddleware(interrupt_on=dict(interrupt_on)))
+    saver = _open_saver(checkpointer)  # after all that may be refused: a refusal leaves no database behind
     if retention is not None:
         stack.append(RetentionMiddleware(saver, storage, retention))
     return create_langchain_agent(

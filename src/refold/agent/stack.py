@@ -72,7 +72,9 @@ def middleware(
     return [window, *parts_for_deepagents(files, window, offload), *([ControlMiddleware(window)] if control else [])]
 
 
-def window_with(window: WindowMiddleware, *, offload: Thresholds | None, control: bool) -> Stack:
+def window_with(
+    window: WindowMiddleware, *, offload: Thresholds | None, control: bool
+) -> list[AgentMiddleware[Any, Any, Any]]:
     """A window, and the parts that stand beside it where they are wanted."""
     parts: list[AgentMiddleware[Any, Any, Any]] = [window]
     if offload is not None:

@@ -80,8 +80,7 @@ def extend_log(previous: Log, messages: Sequence[BaseMessage]) -> Log | None:
     known, given = len(previous), messages if isinstance(messages, list) else list(messages)
     if len(given) < known:
         return None
-    again = known > 0 and given[known - 1] is not previous.messages[-1]
-    if again:
+    if known and given[known - 1] is not previous.messages[-1]:  # read again
         if not _are_equal(previous.messages, given):
             return None
         previous = replace(previous, messages=Appended(given[:known]))

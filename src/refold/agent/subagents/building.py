@@ -85,7 +85,7 @@ def _build(spec: Subagent, window: WindowMiddleware, defaults: SubagentDefaults)
         raise ConfigurationError(f"subagent {spec.name!r} has no model: give it one, or one for all in the defaults")
     rules = spec.permissions if spec.permissions is not None else defaults.permissions
     own = child_window(spec, window, rules, _tools(spec, defaults.tools) if defaults.own_tools is not None else ())
-    stack = [*window_with(own, offload=defaults.offload, control=defaults.control)]
+    stack = window_with(own, offload=defaults.offload, control=defaults.control)
     check_names(_tools(spec, defaults.tools), stack)
     asked = spec.interrupt_on if spec.interrupt_on is not None else defaults.interrupt_on
     if asked:
