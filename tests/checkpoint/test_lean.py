@@ -23,7 +23,17 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from refold.checkpoint import SqliteSaver
-from refold.checkpoint.lean import NOT_PLAIN, copy_plain, is_lean, mark_of_message, same, signature, thaw
+from refold.checkpoint.lean import (
+    NOT_PLAIN,
+    Given,
+    copy_plain,
+    cut_text,
+    is_lean,
+    mark_of_message,
+    same,
+    signature,
+    thaw,
+)
 from refold.checkpoint.serde import Serde
 from refold.errors import CorruptionError
 
@@ -95,7 +105,7 @@ class TestLeanEqualsStock:
         the same bytes."""
         data = SERDE.dumps_typed(message)[1]
         if is_lean(data):
-            stock, lean = SERDE.loads_typed(("msgpack", data)), thaw(data, 0)
+            stock, lean = SERDE.loads_typed(("msgpack", data)), thaw(data, Given(), 0)
             assert everything(lean) == everything(stock)
             assert lean == stock
             assert SERDE.dumps_typed(lean)[1] == data
@@ -196,7 +206,7 @@ class TestThaw:
     def test_messages_are_their_own(self) -> None:
         """Two messages of the same bytes share no container: an edit of one is not in the other."""
         data = SERDE.dumps_typed(AIMessage("a", id="1", additional_kwargs={"k": [1]}, response_metadata={"m": {}}))[1]
-        first, second = thaw(data, 0), thaw(data, 0)
+        first, second = thaw(data, Given(), 0), thaw(data, Given(), 0)
         assert isinstance(first, AIMessage)
         first.content = "b"
         first.additional_kwargs["k"].append(2)
@@ -205,12 +215,62 @@ class TestThaw:
         first.tool_calls.append({"name": "f", "args": {}, "id": "c", "type": "tool_call"})
         assert everything(second) == everything(SERDE.loads_typed(("msgpack", data)))
 
+    @given(
+        message=messages,
+        length=st.sampled_from((0, 31, 64, 255, 256, 65_535, 65_536)),
+        letter=st.sampled_from("aé中😀"),
+    )
+    def test_a_cut_form_gives_the_same_message(self, message: BaseMessage, length: int, letter: str) -> None:
+        """A message made of a form whose text was cut out equals one of the whole record, whatever its text's length
+        in bytes, and shares the text alone."""
+        message.content = letter * length
+        record = b"\x00" + SERDE.dumps_typed(message)[1]
+        if not is_lean(record, 1):
+            return
+        whole = thaw(record, Given())
+        assert whole is not None
+        cut = cut_text(record, whole)
+        assert (cut is None) == (length < 64)
+        if cut is not None:
+            assert len(cut.rest) < len(record)
+            first, second = thaw(cut, Given()), thaw(cut, Given())
+            assert first is not None
+            assert second is not None
+            assert first.content is second.content is whole.content
+            assert everything(first) == everything(whole)
+            first.additional_kwargs["k"] = 1
+            first.name = "edited"
+            assert everything(second) == everything(whole)
+
+    @pytest.mark.parametrize("content", [[{"type": "text", "text": "a" * 100}], ["a" * 100], []])
+    def test_what_is_no_text_is_not_cut(self, content: Any) -> None:
+        """Content of blocks stays in its record: the blocks are mutable."""
+        record = b"\x00" + SERDE.dumps_typed(HumanMessage(content, id="1"))[1]
+        message = thaw(record, Given())
+        assert message is not None
+        assert cut_text(record, message) is None
+
+    def test_an_edit_adds_no_field_to_another_message(self) -> None:
+        """The messages of one reading share the set of given fields, which no edit changes; those of two readings do
+        not even share that."""
+        data, given = SERDE.dumps_typed(HumanMessage("a", id="1"))[1], Given()
+        first, second, other = thaw(data, given, 0), thaw(data, given, 0), thaw(data, Given(), 0)
+        assert first is not None
+        assert other is not None
+        before = everything(second)
+        first.content = "b"
+        first.brand_new = 1
+        del first.brand_new
+        first.model_copy(update={"unheard_of": 1})
+        assert everything(second) == before
+        assert first.model_fields_set is not other.model_fields_set
+
     @given(message=messages, place=st.integers(0, 10_000), byte=st.integers(0, 255))
     def test_damaged_bytes_are_no_message_or_another_one(self, message: BaseMessage, place: int, byte: int) -> None:
         """A flipped byte never crashes it."""
         data = bytearray(SERDE.dumps_typed(message)[1])
         data[place % len(data)] = byte
-        assert thaw(bytes(data), 0) is None or isinstance(thaw(bytes(data), 0), BaseMessage)
+        assert thaw(bytes(data), Given(), 0) is None or isinstance(thaw(bytes(data), Given(), 0), BaseMessage)
 
 
 class TestTheCollectorWaits:

@@ -92,11 +92,12 @@ class TestEditsInPlace:
         assert two[0].response_metadata == {"a": [1]}
         assert values(saver, config)["messages"][0].content == long(1)
 
-    def test_an_edit_of_what_was_read_is_stored(self, saver: SqliteSaver) -> None:
-        """The next process loads, edits in place, and stores: the edit is there."""
+    @pytest.mark.parametrize("readings", [1, 2, 3])
+    def test_an_edit_of_what_was_read_is_stored(self, saver: SqliteSaver, readings: int) -> None:
+        """The next process loads, edits in place, and stores: the edit is there, however often the thread was read."""
         config = put(saver, at(), {"messages": [AIMessage(long(n), id=str(n)) for n in range(20)]})
         other = SqliteSaver(saver.conn)
-        loaded = values(other, config)["messages"]
+        loaded = [values(other, config)["messages"] for _ in range(readings)][-1]
         loaded[4].additional_kwargs["mark"] = 1
         after = put(other, config, {"messages": [*loaded, HumanMessage("x", id="x")]}, 2)
         assert values(other, after)["messages"][4].additional_kwargs == {"mark": 1}

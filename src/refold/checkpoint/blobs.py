@@ -8,7 +8,7 @@ from langchain_core.messages import BaseMessage
 
 from refold.checkpoint.drafts import Context, Draft, every_draft
 from refold.checkpoint.effects import Args, Row, SelectEach, SelectIn, as_bytes
-from refold.checkpoint.lean import LEAF_BYTES, Lean, is_lean, thaw
+from refold.checkpoint.lean import LEAF_BYTES, Given, Lean, is_lean, thaw
 from refold.checkpoint.records import MSGPACK_LEAF, TEMPLATE_TAG, Record, unpack_record
 from refold.checkpoint.seal import CODEC_MASK, COMPOSITE, PACKED, SETTLED, TEMPLATE, ZSTD_1
 from refold.checkpoint.varint import get_uint, put_uint
@@ -100,6 +100,7 @@ class Found:
         self._ctx = ctx
         self.rows: dict[int, BlobRow] = {}
         self.packs: dict[int, tuple[int, bytes]] = {}
+        self.given = Given()
         self._opened: dict[int, Mapping[int, bytes]] = {}
         self._records: dict[int, Record] = {}
 
@@ -131,7 +132,7 @@ class Found:
         The rest is for the serializer."""
         fresh: dict[int, Lean] = {}
         built: dict[int, BaseMessage] = {}
-        read, rows = self._ctx.sealer.leaf_reader(), self.rows
+        read, rows, given = self._ctx.sealer.leaf_reader(), self.rows, self.given
         for blob in dict.fromkeys(blobs):
             _, codec, _, data = rows.get(blob) or self._row(blob)
             if codec & COMPOSITE:
@@ -144,7 +145,7 @@ class Found:
             else:
                 plain = self._plain(blob)
             if codec & SETTLED or (plain[:LEAF_BYTES] == _LEAF and is_lean(plain, LEAF_BYTES)):
-                message = thaw(plain)
+                message = thaw(plain, given)
                 if message is not None:
                     fresh[blob], built[blob] = plain, message
         self._ctx.caches.lean.put_many(fresh)

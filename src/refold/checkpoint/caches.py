@@ -77,6 +77,12 @@ class Lru(Generic[K, V]):
             items.update(added)
             self._shrink()
 
+    def replace_many(self, new: Mapping[K, V]) -> None:
+        """Give keys that are there another value of the same cost."""
+        with self._lock:
+            for key in new.keys() & self._items.keys():
+                self._items[key] = new[key]
+
     def drop(self, key: K) -> None:
         with self._lock:
             self._forget(key)

@@ -6,6 +6,9 @@ setting them, in 5-10 us. Anything else (a subclass, an extra field, a tool call
 takes the stock path, so both give equal objects.
 
 `Lean` is such a message as stored. Thawed, it gives a new message each time, so no two readers share a mutable part.
+(The messages of one reading have the set of given fields in common, three quarters of a kilobyte each otherwise: to set
+a field adds its name, and all names are in it.) What is thawed again and again is kept with its text cut out: the text
+is most of a message, and a string can be shared.
 `Mark` is what a live message was like: its fields, in containers of its own.
 Comparing a message with its mark tells whether it was edited since: strings are shared and compare by identity, so the
 comparison costs about half a microsecond and no serialisation.
@@ -29,9 +32,6 @@ signature: Final[Callable[[object], Mark]] = cast(
 """A live message in the form of a `Mark`. Raises `AttributeError` for what is no pydantic object."""
 
 
-Lean: TypeAlias = bytes
-"""A stored message that needs no validation: the record that it is stored as, one byte and its serialized bytes."""
-
 LEAF_BYTES: Final = 1
 
 _PYDANTIC = 5  # the ext code that LangGraph's serializer gives a pydantic object: (module, class, fields, method)
@@ -46,15 +46,19 @@ class _Kind(NamedTuple):
     prefix: bytes
     size: int
     names: tuple[str, ...]
-    fields_set: set[str]
 
 
 _PREFIXES: Final = {cls: b"\x94" + ormsgpack.packb(cls.__module__) + ormsgpack.packb(cls.__name__) for cls in _CLASSES}
 _KINDS: Final = {
-    prefix[1]: _Kind(cls, prefix, len(prefix), tuple(cls.model_fields), set(cls.model_fields))
-    for cls, prefix in _PREFIXES.items()
+    prefix[1]: _Kind(cls, prefix, len(prefix), tuple(cls.model_fields)) for cls, prefix in _PREFIXES.items()
 }
 """By the byte that says how long the module's name is: it differs for each."""
+_TEXT: Final = "content"
+_TEXT_KEY: Final = ormsgpack.packb(_TEXT)
+_NIL: Final = ormsgpack.packb(None)
+_SHORT_TEXT: Final = range(0xA0, 0xC0)  # msgpack's fixstr: one byte that holds the length
+_LONG_TEXT: Final = {0xD9: 1, 0xDA: 2, 0xDB: 4}  # msgpack's str 8, 16 and 32: bytes of the length behind the first
+_WORTH_CUTTING: Final = 64  # characters
 _SUFFIX: Final = ormsgpack.packb("model_validate_json")
 _SUFFIX_SIZE: Final = len(_SUFFIX)
 _HEADERS: Final = {0xC7: 3, 0xC8: 4, 0xC9: 6}  # msgpack's ext 8, 16 and 32: bytes before the payload
@@ -87,32 +91,79 @@ def is_lean(data: bytes, at: int = 0) -> bool:
     return type(fields) is dict and tuple(fields) == kind.names and _is_settled(kind.cls, fields)
 
 
-def thaw(data: bytes, at: int = LEAF_BYTES) -> BaseMessage | None:
-    """A new message of bytes that are lean, which shares no container with any other. None for damaged bytes.
+class Cut(NamedTuple):
+    """A stored message whose text is cut out: all messages made of it share the text. `size` is that of the record."""
+
+    text: str
+    rest: bytes
+    cls: type[BaseMessage]
+    size: int
+
+
+Lean: TypeAlias = bytes | Cut
+"""A stored message that needs no validation: the record that it is stored as, one byte and its serialized bytes."""
+
+
+class Given(dict[type[BaseMessage], set[str]]):
+    """The set of given fields by class, which the messages of one reading share."""
+
+    def __missing__(self, cls: type[BaseMessage]) -> set[str]:
+        self[cls] = names = set(cls.model_fields)
+        return names
+
+
+def thaw(form: Lean, given: Given, at: int = LEAF_BYTES) -> BaseMessage | None:
+    """A new message of bytes that are lean, which shares no container with any other (but see `Given`). None for
+    damaged bytes.
 
     Reading a thread is mostly this.
     """
-    try:
-        start = at + _HEADERS[data[at]]
-        cls, prefix, size, names, fields_set = _KINDS[data[start + 1]]
-        if not data.startswith(prefix, start):
+    if isinstance(form, Cut):
+        fields, cls = ormsgpack.unpackb(form.rest, option=_OPTIONS), form.cls
+        fields[_TEXT] = form.text
+    else:
+        try:
+            start = at + _HEADERS[form[at]]
+            cls, prefix, size, names = _KINDS[form[start + 1]]
+            if not form.startswith(prefix, start):
+                return None
+            fields = ormsgpack.unpackb(form[start + size : -_SUFFIX_SIZE], option=_OPTIONS)
+        except (KeyError, IndexError, ValueError):
             return None
-        fields = ormsgpack.unpackb(data[start + size : -_SUFFIX_SIZE], option=_OPTIONS)
-    except (KeyError, IndexError, ValueError):
-        return None
-    if type(fields) is not dict or tuple(fields) != names:
-        return None
+        if type(fields) is not dict or tuple(fields) != names:
+            return None
     message = _new(cls)
     _set_fields(message, fields)
-    _set_fields_set(message, fields_set.copy())
+    _set_fields_set(message, given[cls])
     _set_extra(message, {})
     _set_private(message, None)
     return message
 
 
+def cut_text(form: bytes, message: BaseMessage) -> Cut | None:
+    """The record that a message was just made of, cut. None where there is little to gain."""
+    text = message.content
+    if type(text) is not str or len(text) < _WORTH_CUTTING:
+        return None
+    start = LEAF_BYTES + _HEADERS[form[LEAF_BYTES]]
+    fields = start + _KINDS[form[start + 1]].size
+    at = fields + 1 + len(_TEXT_KEY)  # behind the byte that says how many fields there are
+    code = form[at]
+    if not form.startswith(_TEXT_KEY, fields + 1):
+        return None
+    if code in _SHORT_TEXT:
+        end = at + 1 + (code - _SHORT_TEXT.start)
+    elif code in _LONG_TEXT:
+        begin = at + 1 + _LONG_TEXT[code]
+        end = begin + int.from_bytes(form[at + 1 : begin])
+    else:
+        return None
+    return Cut(text, form[fields:at] + _NIL + form[end:-_SUFFIX_SIZE], type(message), len(form))
+
+
 def mark_of_lean(lean: Lean) -> Mark | None:
     """What a message was like when it was stored."""
-    message = thaw(lean)
+    message = thaw(lean, Given())
     return None if message is None else signature(message)
 
 
@@ -126,7 +177,7 @@ def mark_of_message(message: object) -> Mark | None:
 
 def cost(forms: Collection[Lean]) -> int:
     """About how many bytes lean messages keep in memory."""
-    return 150 * len(forms) + sum(map(len, forms))
+    return 150 * len(forms) + sum(form.size if isinstance(form, Cut) else len(form) for form in forms)
 
 
 def copy_plain(value: object) -> object:

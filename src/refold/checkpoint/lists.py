@@ -22,7 +22,7 @@ from langgraph.types import Send
 from refold.checkpoint.caches import Elements, Entry, ListState
 from refold.checkpoint.drafts import Context, Draft, draft_of
 from refold.checkpoint.header import InLog
-from refold.checkpoint.lean import NOT_PLAIN, Mark, copy_plain, mark_of_lean, mark_of_message, same, signature
+from refold.checkpoint.lean import NOT_PLAIN, Cut, Mark, copy_plain, mark_of_lean, mark_of_message, same, signature
 from refold.checkpoint.message_log import MessageLog, Origin, origin_of
 from refold.checkpoint.serde import MSGPACK, Plain
 
@@ -31,6 +31,7 @@ NEWEST = 256
 """Elements at the end of a `MessageLog` that are compared with what they were."""
 
 _FEW = 16
+_STORED = frozenset({bytes, Cut})  # the form of a stored message: `Lean`
 _NUMBERS = frozenset({int, float, bool})
 _UNLOGGED = frozenset({type(None), bytes, bytearray})  # their tags are not msgpack when serialized alone
 
@@ -149,11 +150,11 @@ def _settle_marks(known: Elements, start: int, stop: int) -> None:
     they were stored give their own, so that the next comparison is by identity; of the others the mark is what was
     stored."""
     marks = known.marks
-    if bytes not in set(map(type, marks[start:stop])):  # the form of a stored message: `Lean`
+    if _STORED.isdisjoint(map(type, marks[start:stop])):
         return
     for place in range(start, stop):
         mark = marks[place]
-        if type(mark) is bytes:
+        if isinstance(mark, bytes | Cut):
             stored = mark_of_lean(mark)
             now = mark_of_message(known.objects[place])
             marks[place] = now if now is not None and stored is not None and is_same_mark(now, stored) else stored

@@ -19,7 +19,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Send
 
-from refold.checkpoint.lean import is_lean, thaw
+from refold.checkpoint.lean import Given, is_lean, thaw
 from refold.checkpoint.message_log import MessageLog
 
 MSGPACK: Final = "msgpack"
@@ -140,6 +140,8 @@ def _is_stock(serde: SerializerProtocol) -> bool:
     for sample in samples:
         tag, data = serde.dumps_typed(sample)
         restored = serde.loads_typed((tag, data))
-        if tag != MSGPACK or not is_lean(data) or type(restored) is not type(sample) or restored != thaw(data, 0):
+        if tag != MSGPACK or not is_lean(data) or type(restored) is not type(sample):
+            return False
+        if restored != thaw(data, Given(), 0):
             return False
     return True

@@ -12,7 +12,7 @@ from refold.checkpoint.blobs import Found, pull_gen
 from refold.checkpoint.caches import Elements, Entry, ListState
 from refold.checkpoint.drafts import Context
 from refold.checkpoint.header import Cell, InBlob, Inline, InLog
-from refold.checkpoint.lean import Lean, thaw
+from refold.checkpoint.lean import Lean, cut_text, thaw
 from refold.checkpoint.lists import mark_of
 from refold.checkpoint.logs import read_logs_gen
 from refold.checkpoint.serde import MSGPACK
@@ -84,7 +84,7 @@ def value_of(ctx: Context, pulled: Pulled, cell: Cell, *, remember: bool = False
             entries = pulled.logs[log][:length]
             items, forms = _elements(ctx, pulled, entries)
             if remember:
-                marks = [form or mark_of(item) for item, form in zip(items, forms, strict=True)]
+                marks = [mark_of(item) if form is None else form for item, form in zip(items, forms, strict=True)]
                 elements = Elements(list(entries), items[:], marks)
                 ctx.caches.lists.put(log, ListState(elements=elements, length=length, source=items))
             return _DeltaSnapshot(items) if snapshot else items
@@ -121,9 +121,10 @@ def _make_elements(ctx: Context, pulled: Pulled, entries: Sequence[Entry]) -> tu
             forms_found, built = pulled.found.messages(new)
             known.update(forms_found)
             made.update(built)
-    share = pulled.shared is not None
+    share, given = pulled.shared is not None, pulled.found.given
     items: list[object] = []
     forms: list[Lean | None] = []
+    cuts: dict[int, Lean] = {}
     for entry in entries:
         form = None
         if isinstance(entry, bytes):
@@ -131,11 +132,16 @@ def _make_elements(ctx: Context, pulled: Pulled, entries: Sequence[Entry]) -> tu
         elif entry in made:
             items.append(made[entry] if share else made.pop(entry))
             form = known.get(entry)
-        elif (form := known.get(entry)) is not None and (message := thaw(form)) is not None:
+        elif (form := known.get(entry)) is not None and (message := thaw(form, given)) is not None:
             items.append(message)
             if share:
                 made[entry] = message
+            if type(form) is bytes and (cut := cut_text(form, message)) is not None:  # it may be thawed often
+                cuts[entry] = form = cut
         else:
             items.append(ctx.serde.load(*pulled.found.full(entry)))
         forms.append(form)
+    if cuts:
+        known.update(cuts)
+        ctx.caches.lean.replace_many(cuts)
     return items, forms
