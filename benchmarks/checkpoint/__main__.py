@@ -28,15 +28,16 @@ from benchmarks.checkpoint.measure import Row, in_process
 from benchmarks.checkpoint.stores import Store, postgres_server, stores
 
 PEERS_UP_TO = 2_000
-PARTS = ("grow", "turns", "subagents")
+PARTS = ("grow", "threads", "turns", "subagents")
 COLUMNS: dict[str, dict[str, str]] = {
     "grow": {
         "graph": "", "store": "", "messages": ",", "bytes": ",", "ratio": ".2f", "step_ms_start": ".1f",
         "step_ms_end": ".1f", "step_cpu_ms_start": ".1f", "step_cpu_ms_end": ".1f", "saver_ms_start": ".1f",
-        "saver_ms_end": ".1f", "saver_cpu_ms_start": ".1f", "saver_cpu_ms_end": ".1f", "get_state_ms": ".0f",
+        "saver_ms_end": ".1f", "calls_ms_start": ".1f", "calls_ms_end": ".1f", "saver_cpu_ms_start": ".1f", "saver_cpu_ms_end": ".1f", "get_state_ms": ".0f",
         "get_state_again_ms": ".0f", "history10_ms": ".0f", "history10_again_ms": ".0f", "fork_bytes": ",.0f",
         "copy_share": ".1%", "compact_ratio": ".2f",
     },
+    "threads": {"graph": "", "store": "", "threads": ",", "messages": ",", "bytes": ",", "ratio": ".2f"},
     "turns": {
         "graph": "", "store": "", "messages": ",", "bytes": ",", "ratio": ".2f", "first_ms": ".0f", "last_ms": ".0f",
     },
@@ -58,6 +59,12 @@ def grow(store: Store, graph: str, size: int, folder: Path) -> Row:
             row["copy_share"] = row["copy_bytes"] / row["bytes"]
         row |= in_process(measure.fork, store, target, graph)
         return row
+
+
+def threads(store: Store, graph: str, count: int, folder: Path) -> Row:
+    with _target(store, folder, f"threads-{graph}-{store.name}") as target:
+        row = in_process(measure.threads, store, target, graph, count, 100)
+        return {"graph": graph, "store": store.name, **row}
 
 
 def turns(store: Store, graph: str, count: int, folder: Path) -> Row:
@@ -89,6 +96,10 @@ def plan(options: argparse.Namespace, known: dict[str, Store], folder: Path) -> 
                 for store in chosen:
                     if store.ours or store.name == "none" or size <= PEERS_UP_TO:
                         yield "grow", lambda s=store, g=graph, n=size: grow(s, g, n, folder)
+    if "threads" in options.only:
+        for graph in [name for name in options.graph if name in ("plain", "deep")]:
+            for store in kept:
+                yield "threads", lambda s=store, g=graph: threads(s, g, 20, folder)
     if "turns" in options.only:
         for graph in [name for name in options.graph if name in ("plain", "deep")]:
             for store in kept:

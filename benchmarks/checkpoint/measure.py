@@ -5,9 +5,10 @@ import json
 import multiprocessing
 import resource
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
+from math import inf
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -91,17 +92,28 @@ def grow(store: Store, target: str, graph: str, messages: int) -> Row:
 def _costs(times: list[tuple[float, float]], name: str) -> Row:
     """Over the steps between some model calls: median of a step, and what `put` and `put_writes` took of it on average.
 
+    Calls overlap and wait for each other: `saver` is the time in which at least one ran, `calls` the sum of all.
     CPU time hardly depends on what else the machine does; the clock does.
     """
     count = len(times) - 1
     steps = [(after - before, cpu_after - cpu_before) for (before, cpu_before), (after, cpu_after) in pairwise(times)]
-    spent = [(took, cpu) for end, took, cpu in SPANS if times[0][0] < end <= times[-1][0]]
+    spans = [span for span in SPANS if times[0][0] < span[0] <= times[-1][0]]
     return {
         f"step_ms_{name}": 1000 * median(took for took, _ in steps),
         f"step_cpu_ms_{name}": 1000 * median(cpu for _, cpu in steps),
-        f"saver_ms_{name}": 1000 * sum(took for took, _ in spent) / count,
-        f"saver_cpu_ms_{name}": 1000 * sum(cpu for _, cpu in spent) / count,
+        f"saver_ms_{name}": 1000 * _covered((end - took, end) for end, took, _ in spans) / count,
+        f"calls_ms_{name}": 1000 * sum(took for _, took, _ in spans) / count,
+        f"saver_cpu_ms_{name}": 1000 * sum(cpu for _, _, cpu in spans) / count,
     }
+
+
+def _covered(intervals: Iterable[tuple[float, float]]) -> float:
+    """The length of the union of some intervals."""
+    covered, upto = 0.0, -inf
+    for start, end in sorted(intervals):
+        covered += max(0.0, end - max(start, upto))
+        upto = max(upto, end)
+    return covered
 
 
 def read(store: Store, target: str, graph: str) -> Row:
@@ -202,6 +214,26 @@ def turns(store: Store, target: str, graph: str, count: int, steps: int) -> Row:
         "first_ms": median(row["ms"] for row in rows[1:4]),
         "last_ms": median(row["ms"] for row in rows[-3:]),
     }
+
+
+def threads(store: Store, target: str, graph: str, count: int, messages: int) -> Row:
+    """Many short threads in one database, as most have: bytes over those of all their messages.
+
+    What a database takes before the first thread, and the pages that one thread does not fill, count once.
+    """
+    raw = 0
+    for number in range(count):
+        traffic = Traffic()
+        steps, first = (messages - 2) // 2, number * messages // 2
+        traffic.result(first + steps)
+        model = agents.ScriptedModel(traffic=traffic, steps=steps, first=first)
+        question = HumanMessage(traffic.question(number), id=f"question-{number}")
+        with _agent(store, target, agents.GRAPHS[graph], model) as (agent, _):
+            config = agents.config_of(f"{THREAD}-{number}")
+            state = agent.invoke({"messages": [question]}, config, durability="sync")
+        raw += raw_bytes(state["messages"])
+    size = store.size(target)
+    return {"threads": count, "messages": messages, "raw": raw, "bytes": size, "ratio": size / raw}
 
 
 def subagents(store: Store, target: str, calls: int, steps: int, messages: int) -> Row:

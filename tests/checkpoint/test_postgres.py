@@ -1,8 +1,10 @@
 """The Postgres savers on a real server: the same answers, writers side by side, and what happens when it fails."""
 
 import asyncio
+import select
+import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,7 +17,7 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import dict_row
 from psycopg_pool import ConnectionPool
 
@@ -323,8 +325,8 @@ class TestManyWriters:
         writer = threading.Thread(target=step, args=(saver, head, 4), kwargs={"run_id": "second"})
         statement = saver._driver._statement
 
-        def and_a_step(connection: Any, effect: Any) -> object:
-            answer = statement(connection, effect)
+        def and_a_step(connection: Any, progress: Any, effect: Any) -> object:
+            answer = statement(connection, progress, effect)
             if isinstance(effect, Select) and effect.statement == "runs_of_space":
                 writer.start()
                 writer.join(0.5)
@@ -335,6 +337,102 @@ class TestManyWriters:
         writer.join()
         assert (count_of(saver, "copy"), count_of(saver, "t")) == (3, 4)
         assert saver.verify().problems == ()
+
+
+class Relay:
+    """Passes bytes between clients on loopback and a server's socket, and counts the round trips."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self.trips = 0
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with client, socket.socket(socket.AF_UNIX) as server:
+            server.connect(self._path)
+            answered = True
+            while True:
+                for source in select.select([client, server], [], [])[0]:
+                    data = source.recv(1 << 16)
+                    if not data:
+                        return
+                    if source is client and answered:
+                        self.trips += 1
+                    answered = source is server
+                    (server if source is client else client).sendall(data)
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+class TestRoundTrips:
+    """Each wait for the server counts when it is not on the same machine."""
+
+    @pytest.fixture
+    def relay(self, postgres_url: str) -> Iterator[Relay]:
+        where = conninfo_to_dict(postgres_url)
+        found = Relay(f"{where['host']}/.s.PGSQL.{where.get('port') or 5432}")
+        yield found
+        found.close()
+
+    @pytest.fixture
+    def far(self, relay: Relay, postgres_url: str) -> Iterator[PostgresSaver]:
+        """A saver behind the relay that has prepared its statements, on a thread of some steps."""
+        with PostgresSaver.from_conn_string(make_conninfo(postgres_url, host="127.0.0.1", port=relay.port)) as saver:
+            config = at("t")
+            for count in range(1, 16):
+                config = step(saver, config, count)
+            yield saver
+
+    def trips(self, relay: Relay, work: Callable[[], object]) -> int:
+        before = relay.trips
+        work()
+        return relay.trips - before
+
+    def test_of_a_step(self, relay: Relay, far: PostgresSaver) -> None:
+        """A checkpoint takes three round trips, and the writes of a task three: what is asked for, what is new, and
+        what names it, committed. (One more is granted, for a statement that is prepared.)"""
+        head = far.get_tuple(at("t"))
+        assert head is not None
+        made = checkpoint_of(16)
+        metadata: Any = {"source": "loop", "step": 16}
+        assert self.trips(relay, lambda: far.put(head.config, made, metadata, {"messages": 16})) <= 4
+        config = at("t") | {"configurable": {**at("t")["configurable"], "checkpoint_id": made["id"]}}
+        assert self.trips(relay, lambda: far.put_writes(config, [("messages", [message(16)])], "task 16")) <= 4
+
+    def test_of_reading(self, relay: Relay, far: PostgresSaver, postgres_url: str) -> None:
+        """A state takes five round trips, however long it is, and two where the saver has read the values before."""
+        assert self.trips(relay, lambda: far.get_tuple(at("t"))) <= 6
+        assert self.trips(relay, lambda: far.get_tuple(at("t"))) <= 3
+        url = make_conninfo(postgres_url, host="127.0.0.1", port=relay.port)
+        with PostgresSaver.from_conn_string(url) as other:
+            other.get_tuple(at("none"))
+            assert self.trips(relay, lambda: other.get_tuple(at("t"))) <= 6
+
+    def test_a_guess_that_is_wrong_changes_nothing(self, saver: PostgresSaver, postgres_url: str) -> None:
+        """What a saver remembers of a thread that another process deleted, or made anew, is asked for in vain."""
+        config = step(saver, at("t"), 3)
+        with PostgresSaver.from_conn_string(postgres_url) as other:
+            other.delete_thread("t")
+            assert saver.get_tuple(at("t")) is None
+            step(other, at("other"), 2)
+            newer = step(other, at("t"), 5)
+            assert count_of(saver, "t") == 5
+            step(saver, newer, 6)
+            assert count_of(other, "t") == 6
+            step(saver, config, 4)  # late: the thread was deleted
+            assert count_of(other, "t") == 6
+            assert other.verify().problems == ()
 
 
 class TestWhenTheServerFails:
@@ -359,9 +457,9 @@ class TestWhenTheServerFails:
         killed = False
         statement = saver._driver._statement
 
-        def cut(connection: Any, effect: Effect[object]) -> object:
+        def cut(connection: Any, progress: Any, effect: Effect[object]) -> object:
             nonlocal killed
-            answer = statement(connection, effect)
+            answer = statement(connection, progress, effect)
             if not killed and connection.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS:
                 killed = True
                 self.kill_others(postgres_url)
@@ -391,6 +489,47 @@ class TestWhenTheServerFails:
                     step(slow, config, 3)
             step(saver, config, 3)
             assert saver.verify().ok
+
+    def test_a_lock_that_is_waited_for_in_vain_is_waited_for_once(self, postgres_url: str) -> None:
+        """What the server refuses while a transaction begins is an error at once, however many connections the pool
+        has; only a connection that died is replaced."""
+        with PostgresSaver.from_conn_string(postgres_url) as saver:
+            config = step(saver, at("t"), 2)
+            with (
+                psycopg.connect(postgres_url) as blocker,
+                ConnectionPool(
+                    f"{postgres_url} options='-c lock_timeout=100'",
+                    min_size=1,
+                    max_size=20,
+                    kwargs={"autocommit": True, "application_name": "impatient"},
+                ) as pool,
+            ):
+                impatient = PostgresSaver(pool)  # type: ignore[arg-type]
+                assert count_of(impatient, "t") == 2  # it knows the thread: the lock is asked for with the beginning
+                waits: list[object] = []
+                execute = impatient._driver._fetch_all
+                impatient._driver._fetch_all = lambda *given, **named: (waits.append(given), execute(*given, **named))[
+                    1
+                ]  # type: ignore[method-assign]
+                blocker.execute("SELECT * FROM refold_space FOR UPDATE")
+                with pytest.raises(DatabaseUnavailableError, match="lock"):
+                    step(impatient, config, 3)
+                assert len(waits) == 1
+
+    def test_a_pool_without_a_free_connection_is_waited_for_once(self, postgres_url: str) -> None:
+        """The pool's own time-out counts once, not once for each of its connections."""
+        with ConnectionPool(postgres_url, min_size=1, max_size=8, timeout=0.1, kwargs={"autocommit": True}) as pool:
+            saver = PostgresSaver(pool)  # type: ignore[arg-type]
+            saver.setup()
+            asked: list[object] = []
+            getconn = pool.getconn
+            pool.getconn = lambda **given: (asked.append(given), getconn(**given))[1]  # type: ignore[method-assign]
+            held = [getconn() for _ in range(8)]
+            with pytest.raises(DatabaseUnavailableError):
+                saver.get_tuple(at("t"))
+            for connection in held:
+                pool.putconn(connection)
+            assert len(asked) == 1
 
     def test_no_server(self) -> None:
         """Where there is no server the error says that the pool gave no connection."""

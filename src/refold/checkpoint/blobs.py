@@ -7,7 +7,7 @@ import zstandard
 from langchain_core.messages import BaseMessage
 
 from refold.checkpoint.drafts import Context, Draft, every_draft
-from refold.checkpoint.effects import Args, Row, SelectEach, SelectIn, as_bytes
+from refold.checkpoint.effects import Ahead, Args, Row, Select, SelectEach, SelectIn, as_bytes
 from refold.checkpoint.lean import LEAF_BYTES, Given, Lean, is_lean, thaw
 from refold.checkpoint.records import MSGPACK_LEAF, TEMPLATE_TAG, Record, unpack_record
 from refold.checkpoint.seal import CODEC_MASK, COMPOSITE, PACKED, SETTLED, TEMPLATE, ZSTD_1
@@ -29,7 +29,7 @@ def store_gen(ctx: Context, drafts: Iterable[Draft]) -> Program[Mapping[bytes, i
     A blob that a collection is about to remove is taken off its list; if that comes too late it is stored again.
     """
     wanted = {draft.name: draft for draft in every_draft(drafts)}
-    ids = yield from _find_gen(list(wanted))
+    ids = yield from _find_gen(wanted)
     missing = [draft for name, draft in wanted.items() if name not in ids]
     while missing:
         ready = [d for d in missing if all(p.name in ids for p in d.parts) and (d.base is None or d.base.name in ids)]
@@ -40,10 +40,13 @@ def store_gen(ctx: Context, drafts: Iterable[Draft]) -> Program[Mapping[bytes, i
     return ids
 
 
-def _find_gen(names: Sequence[bytes]) -> Program[dict[bytes, int]]:
-    if not names:
-        return {}
-    rows = yield from SelectIn(statement="blob_find", keys=names)
+def find_blobs(names: Iterable[bytes]) -> SelectIn:
+    """The request for the ids of what is stored under some names."""
+    return SelectIn(statement="blob_find", keys=list(dict.fromkeys(names)))
+
+
+def _find_gen(names: Iterable[bytes]) -> Program[dict[bytes, int]]:
+    rows = yield from find_blobs(names)
     ids = {cast("bytes", name): cast("int", blob) for name, blob, doomed in rows if doomed is None}
     doomed = [(cast("bytes", name), cast("int", blob)) for name, blob, doomed in rows if doomed is not None]
     if doomed:
@@ -198,19 +201,25 @@ def _fetch_gen(keys: Sequence[int]) -> Program[Sequence[Row]]:
     """Rows of blobs. Where they lie close together, as those of one thread mostly do, they are read as ranges: half the
     time of looking up each."""
     scattered: list[int] = []
-    ranges: list[Args] = []
+    ranges: list[Select] = []
     for at in range(0, len(keys), _RANGE):
         part = keys[at : at + _RANGE]
         if len(part) >= _RANGE // 4 and part[-1] - part[0] < _DENSE * len(part):
-            ranges.append({"first": part[0], "last": part[-1]})
+            ranges.append(Select(statement="blob_range", args={"first": part[0], "last": part[-1]}))
         else:
             scattered += part
-    rows = yield from SelectIn(statement="blob_get", keys=scattered)
     if ranges:
-        wanted = set(keys)
-        for found in (yield from SelectEach(statement="blob_range", rows=ranges)):
-            rows += [row for row in found if row[0] in wanted]
+        yield from Ahead(selects=[get_blobs(scattered), *ranges])
+    rows = yield from get_blobs(scattered)
+    wanted = set(keys)
+    for found in ranges:
+        rows += [row for row in (yield from found) if row[0] in wanted]
     return rows
+
+
+def get_blobs(keys: Sequence[int]) -> SelectIn:
+    """The request for some blobs, one by one."""
+    return SelectIn(statement="blob_get", keys=keys)
 
 
 def _note_rows(found: Found, rows: Sequence[Row], *, parts: bool) -> set[int]:

@@ -14,6 +14,7 @@ from typing import Final, Generic, TypeAlias, TypeVar
 from refold.checkpoint.header import Header, Write
 from refold.checkpoint.lean import Lean
 from refold.checkpoint.message_log import Origin
+from refold.checkpoint.spaces import Space
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -158,6 +159,11 @@ class Tip:
     template: int
     data: bytes
     header: Header
+    space: Space
+
+
+Step: TypeAlias = tuple[int, *tuple[str, ...]]
+"""The template of a checkpoint, and the channels of a task's writes to it; none for the checkpoint that came next."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,6 +175,8 @@ class Caches:
     headers: Lru[tuple[int, bytes, str], Header] = field(default_factory=lambda: Lru(1024))
     writes: Lru[tuple[bytes, bytes, str, str], Sequence[Write]] = field(default_factory=lambda: Lru(4096))
     templates: Lru[int, bytes] = field(default_factory=lambda: Lru(4096))
+    template_names: Lru[int, bytes] = field(default_factory=lambda: Lru(4096))
+    followers: Lru[Step, int] = field(default_factory=lambda: Lru(1024))
     tips: Lru[tuple[str, str], Tip] = field(default_factory=lambda: Lru(256))
     stored: Lru[bytes, bytes] = field(default_factory=lambda: Lru(4096))
 
@@ -179,6 +187,8 @@ class Caches:
             self.headers,
             self.writes,
             self.templates,
+            self.template_names,
+            self.followers,
             self.tips,
             self.stored,
         ):

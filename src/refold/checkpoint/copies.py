@@ -5,8 +5,9 @@ from functools import partial
 from typing import cast
 
 from refold.checkpoint.drafts import Context
-from refold.checkpoint.effects import Args, Select, SelectEach, SelectIn, Transaction, one
-from refold.checkpoint.spaces import Space, hold_space_gen
+from refold.checkpoint.effects import Args, Select, SelectEach, Transaction, one
+from refold.checkpoint.rows import get_writes
+from refold.checkpoint.spaces import Space, get_run, hold_space_gen
 from refold.checkpoint.threads import spaces_gen
 from refold.core.program import Program
 from refold.errors import ConfigurationError
@@ -46,7 +47,7 @@ def _copy_runs_gen(space: Space, copy: Space) -> Program[Mapping[int, int]]:
     found: dict[int, int] = {}
     for run, name in cast("list[tuple[int, bytes]]", rows):
         yield from Select(statement="run_add", args={"name": name, "space": copy.id})
-        row = one((yield from Select(statement="run_get", args={"name": name, "space": copy.id})))
+        row = one((yield from get_run(name, copy)))
         assert row is not None, "a run that was just added is there"
         found[run] = cast("int", row[0])
     return found
@@ -73,7 +74,7 @@ def _copy_checkpoints_gen(space: Space, copy: Space, runs: Mapping[int, int]) ->
 
 
 def _copy_writes_gen(seqs: Mapping[int, int]) -> Program[None]:
-    rows = yield from SelectIn(statement="writes_of", keys=sorted(seqs))
+    rows = yield from get_writes(sorted(seqs))
     copies: list[Args] = [
         {"checkpoint": seqs[checkpoint], "task": task, "template": template, "data": data}
         for checkpoint, task, template, data, _ in cast("list[tuple[int, bytes, int, bytes, bytes]]", sorted(rows))

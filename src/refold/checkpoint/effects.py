@@ -24,10 +24,14 @@ NO_ARGS: Args = {}
 
 @dataclass(frozen=True, kw_only=True)
 class Select(Effect[list[Row]]):
-    """Run one named statement with named parameters; its rows, empty for a statement that returns none."""
+    """Run one named statement with named parameters; its rows, empty for a statement that returns none.
+
+    `last`: the program makes no other after it, and does nothing that may fail, so that a driver may commit with it.
+    """
 
     statement: str
     args: Args = field(default_factory=dict)
+    last: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,11 +44,28 @@ class SelectIn(Effect[list[Row]]):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Ahead(Effect[None]):
+    """A hint: the program will most probably make these statements, so that they can travel together. A driver for
+    which each statement is a round trip runs them at once and gives the answers when they are asked for, each once; any
+    other driver does nothing.
+
+    Statements run in order, so one that locks a row comes before those that rely on it. None may be of what the program
+    itself changes before it asks. One that is not asked for costs its time and nothing else.
+    """
+
+    selects: Sequence["Select | SelectIn"]
+
+
+@dataclass(frozen=True, kw_only=True)
 class SelectEach(Effect[list[list[Row]]]):
-    """Run one statement once per mapping of parameters, in order; the rows of each. One round trip where possible."""
+    """Run one statement once per mapping of parameters, in order; the rows of each. One round trip where possible.
+
+    `later`: the program does not look at the answer, which may be empty, so that a driver may send it with the next.
+    """
 
     statement: str
     rows: Sequence[Args]
+    later: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,11 +80,13 @@ class Transaction(Effect[T], Generic[T]):
     """Run a program of statements atomically and give what it returns.
 
     `write=False` sees one consistent snapshot and changes nothing. A driver may run `program` again from the start
-    after a conflict, so the program keeps its results to itself until it returns.
+    after a conflict, so the program keeps its results to itself until it returns. `ahead` gives what `Ahead` says,
+    for the beginning of the transaction; a driver that has no use for it does not call it.
     """
 
     program: Callable[[], Program[T]]
     write: bool
+    ahead: Callable[[], "Sequence[Select | SelectIn]"] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

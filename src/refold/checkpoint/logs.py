@@ -7,11 +7,11 @@ way than its log (an edit, a removal, a fork) opens a child log from the last co
     element  uint e: even, an id, as the zigzag difference e/2 to the id before it; odd, e/2 bytes of msgpack follow
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate, islice
 from typing import Final, TypeAlias, cast
 
-from refold.checkpoint.caches import Entry
+from refold.checkpoint.caches import Entry, ListState
 from refold.checkpoint.drafts import Context
 from refold.checkpoint.effects import Args, Select, SelectEach, SelectIn, as_bytes, one
 from refold.checkpoint.header import InLog, with_checksum, without_checksum
@@ -88,15 +88,21 @@ def extend_log_gen(
     return InLog(log=log, length=prefix + len(tail), snapshot=snapshot)
 
 
+def hold_log(log: int) -> tuple[Select, Select]:
+    """The requests to hold a log and to find its last segment."""
+    return Select(statement="log_lock", args={"log": log}), Select(statement="segment_tail", args={"log": log})
+
+
 def _grow_gen(ctx: Context, log: int, keep: int, tail: Sequence[Entry]) -> Program[bool]:
     """Append to a log if it ends where the list left it, or goes on in the same way."""
-    row = one((yield from Select(statement="log_lock", args={"log": log})))
+    lock, tail_of = hold_log(log)
+    row = one((yield from lock))
     if row is None:
         raise CorruptionError(f"log {log} is missing; restore the database from a backup")
     prefix = cast("int", row[1])
     if keep < prefix:
         return False
-    last = one((yield from Select(statement="segment_tail", args={"log": log})))
+    last = one((yield from tail_of))
     start, held = prefix, cast("Sequence[Entry]", [])
     if last is not None:
         start = cast("int", last[0])
@@ -132,7 +138,7 @@ def _write_segments_gen(ctx: Context, log: int, start: int, entries: Sequence[En
     for at in range(0, len(entries), SEGMENT):
         codec, data = pack_segment(ctx.sealer, log, start + at, entries[at : at + SEGMENT])
         rows.append({"log": log, "start": start + at, "codec": codec, "data": data})
-    yield from SelectEach(statement="segment_put", rows=rows)
+    yield from SelectEach(statement="segment_put", rows=rows, later=True)
 
 
 def read_logs_gen(ctx: Context, logs: Mapping[int, int]) -> Program[Mapping[int, Sequence[Entry]]]:
@@ -140,18 +146,31 @@ def read_logs_gen(ctx: Context, logs: Mapping[int, int]) -> Program[Mapping[int,
     found: dict[int, Sequence[Entry]] = {}
     missing: dict[int, list[SegmentRow]] = {}
     for log, length in logs.items():
-        state = ctx.caches.lists.get(log)
-        if state is not None and state.length >= length:
-            found[log] = state.entries(length)
-        else:
+        state = _remembered(ctx, log, length)
+        if state is None:
             missing[log] = []
+        else:
+            found[log] = state.entries(length)
     if missing:
-        rows = yield from SelectIn(statement="log_segments", keys=sorted(missing))
-        for asked, *row in rows:
+        for asked, *row in (yield from _get_segments(missing)):
             missing[cast("int", asked)].append(cast("SegmentRow", tuple(row)))
         for log, segments in missing.items():
             found[log] = _assemble(ctx, log, logs[log], segments)
     return found
+
+
+def get_logs(ctx: Context, logs: Mapping[int, int]) -> SelectIn:
+    """The request for the logs that are not remembered up to the given lengths; without keys where all are."""
+    return _get_segments(log for log, length in logs.items() if _remembered(ctx, log, length) is None)
+
+
+def _get_segments(logs: Iterable[int]) -> SelectIn:
+    return SelectIn(statement="log_segments", keys=sorted(logs))
+
+
+def _remembered(ctx: Context, log: int, length: int) -> ListState | None:
+    state = ctx.caches.lists.get(log)
+    return state if state is not None and state.length >= length else None
 
 
 def _assemble(ctx: Context, log: int, length: int, rows: Sequence[SegmentRow]) -> Sequence[Entry]:

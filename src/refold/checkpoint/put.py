@@ -18,6 +18,7 @@ from langgraph.checkpoint.base import (
     get_checkpoint_metadata,
 )
 
+from refold.checkpoint.ahead import ahead_of_put
 from refold.checkpoint.blobs import store_gen
 from refold.checkpoint.caches import Elements, ListState, Tip
 from refold.checkpoint.cells import drafts_in, settle_cells_gen
@@ -27,6 +28,7 @@ from refold.checkpoint.header import Cell, Header, InLog
 from refold.checkpoint.logs import read_logs_gen
 from refold.checkpoint.lost import refuse_lost_channels_gen
 from refold.checkpoint.put_draft import PutDraft, draft_put
+from refold.checkpoint.read import tip_of
 from refold.checkpoint.rows import header_of, read_templates_gen, store_header_gen
 from refold.checkpoint.spaces import (
     AWAITED,
@@ -39,6 +41,9 @@ from refold.checkpoint.spaces import (
     find_gen,
     find_head_gen,
     fit_space_gen,
+    get_found,
+    get_run,
+    hold_checkpoint,
     hold_space_gen,
     is_deleted_gen,
     note_deletion_gen,
@@ -91,7 +96,9 @@ def put_gen(
         yield from _recall_lists_gen(ctx, tip, checkpoint["channel_values"])
         draft = draft_put(ctx, address, parent.checkpoint_id, tip, checkpoint, full_metadata, new_versions)
         seal_new(ctx, drafts_in(draft.cells.values()))
-        outcome = yield from Transaction(program=partial(_write_put_gen, ctx, draft), write=True)
+        outcome = yield from Transaction(
+            program=partial(_write_put_gen, ctx, draft), write=True, ahead=partial(ahead_of_put, ctx, draft)
+        )
         match outcome:
             case Stale():
                 ctx.caches.tips.drop((parent.thread, parent.ns))
@@ -126,21 +133,19 @@ def _tip_gen(ctx: Context, parent: Address) -> Program[Tip | None]:
 
 def _read_tip_gen(ctx: Context, address: Address) -> Program[Tip | None]:
     """A checkpoint, or the newest of its space."""
-    return (yield from Transaction(program=partial(_find_tip_gen, ctx, address), write=False))
+    program = partial(_find_tip_gen, ctx, address)
+    return (yield from Transaction(program=program, write=False, ahead=lambda: [get_found(address)]))
 
 
 def _find_tip_gen(ctx: Context, address: Address) -> Program[Tip | None]:
     found = yield from find_gen(address)
     if found is None:
         return None
-    _, row = found
+    space, row = found
     if row.template is None or row.data is None:
         return None
     templates = yield from read_templates_gen(ctx, [row.template])
-    return Tip(
-        checkpoint_id=row.checkpoint_id, seq=row.seq, template=row.template, data=row.data,
-        header=header_of(ctx, row, templates),
-    )  # fmt: skip
+    return tip_of(row, header_of(ctx, row, templates), space)
 
 
 def _recall_lists_gen(ctx: Context, tip: Tip | None, values: Mapping[str, object]) -> Program[None]:
@@ -183,7 +188,7 @@ def _write_put_gen(ctx: Context, draft: PutDraft) -> Program[Written | Stale | D
         yield from _check_head_gen(address, space, draft)
     existing = yield from find_checkpoint_gen(space, checkpoint_id)
     if existing is not None:
-        yield from Select(statement="checkpoint_hold", args={"seq": existing.seq})
+        yield from hold_checkpoint(existing.seq)
     ids = yield from store_gen(ctx, drafts_in(draft.cells.values()))
     cells, lists = yield from settle_cells_gen(ctx, draft.cells, ids)
     header = _with_cells(draft.header, cells)
@@ -195,12 +200,12 @@ def _write_put_gen(ctx: Context, draft: PutDraft) -> Program[Written | Stale | D
     row = {"state": LISTED, "parent": parent_seq, "run": run, "template": template, "data": data}
     if existing is None:
         packed = pack_id(checkpoint_id, wide=space.wide)
-        added = yield from Select(statement="checkpoint_add", args={**row, "space": space.id, "id": packed})
+        added = yield from Select(statement="checkpoint_add", args={**row, "space": space.id, "id": packed}, last=True)
         seq = cast("int", added[0][0])
     else:
         seq = existing.seq
-        yield from Select(statement="checkpoint_set", args={**row, "seq": seq})
-    tip = Tip(checkpoint_id=checkpoint_id, seq=seq, template=template, data=data, header=header)
+        yield from Select(statement="checkpoint_set", args={**row, "seq": seq}, last=True)
+    tip = Tip(checkpoint_id=checkpoint_id, seq=seq, template=template, data=data, header=header, space=space)
     return Written(tip=tip, lists=lists)
 
 
@@ -232,7 +237,7 @@ def _check_head_gen(address: Address, space: Space, draft: PutDraft) -> Program[
 
 def _run_gen(name: bytes, space: Space) -> Program[int]:
     for _ in range(2):
-        row = one((yield from Select(statement="run_get", args={"name": name, "space": space.id})))
+        row = one((yield from get_run(name, space)))
         if row is not None:
             return cast("int", row[0])
         yield from Select(statement="run_add", args={"name": name, "space": space.id})
@@ -241,6 +246,8 @@ def _run_gen(name: bytes, space: Space) -> Program[int]:
 
 def _remember(ctx: Context, address: Address, draft: PutDraft, written: Written) -> None:
     ctx.caches.tips.put((address.thread, address.ns), written.tip)
+    if draft.tip is not None:
+        ctx.caches.followers.put((draft.tip.template,), written.tip.template)
     for log, state in written.lists.items():
         ctx.caches.lists.put(log, state)
     for item in every_draft(drafts_in(draft.cells.values())):

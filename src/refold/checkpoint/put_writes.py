@@ -8,18 +8,21 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import WRITES_IDX_MAP
 
+from refold.checkpoint.ahead import ahead_of_writes
 from refold.checkpoint.blobs import store_gen
+from refold.checkpoint.caches import Step
 from refold.checkpoint.cells import CellDraft, draft_cell, drafts_in, settle_cells_gen
 from refold.checkpoint.drafts import Context, Draft, every_draft, seal_new, use_as_base
 from refold.checkpoint.effects import Args, Select, Transaction, one
 from refold.checkpoint.header import Write
-from refold.checkpoint.rows import pack_task, read_templates_gen, store_writes_gen, writes_of
+from refold.checkpoint.rows import get_write, read_templates_gen, store_writes_gen, writes_of
 from refold.checkpoint.spaces import (
     Address,
     address_of,
     await_gen,
     find_checkpoint_gen,
     find_space_gen,
+    hold_checkpoint,
     is_deleted_gen,
     open_space_gen,
 )
@@ -46,12 +49,20 @@ def put_writes_gen(
     blobs = drafts_in([cell for _, _, cell in drafts])
     _share_a_message(writes, blobs)
     seal_new(ctx, blobs)
-    stored = yield from Transaction(
-        program=partial(_write_writes_gen, ctx, address, drafts, task_id, task_path), write=True
+    tip = ctx.caches.tips.get((address.thread, address.ns))
+    step: Step | None = None
+    if tip is not None and tip.checkpoint_id == address.checkpoint_id:
+        step = (tip.template, *(channel for _, channel, _ in drafts))
+    template = yield from Transaction(
+        program=partial(_write_writes_gen, ctx, address, drafts, task_id, task_path),
+        write=True,
+        ahead=partial(ahead_of_writes, ctx, address, task_id, blobs, tip, step),
     )
-    if stored:
+    if template is not None:
         for item in every_draft(blobs):
             ctx.caches.stored.put(item.name, item.name)
+        if step is not None:
+            ctx.caches.followers.put(step, template)
 
 
 def _share_a_message(writes: Sequence[tuple[str, object]], blobs: Sequence[Draft]) -> None:
@@ -67,13 +78,13 @@ def _share_a_message(writes: Sequence[tuple[str, object]], blobs: Sequence[Draft
 
 def _write_writes_gen(
     ctx: Context, address: Address, drafts: Sequence[tuple[int, str, CellDraft]], task: str, path: str
-) -> Program[bool]:
+) -> Program[int | None]:
+    """The template of the row; None where nothing was to be stored."""
     checkpoint_id = address.checkpoint_id or ""
     seq = yield from _awaited_gen(address, checkpoint_id)
     if seq is None:
-        return False
-    key: Args = {"checkpoint": seq, "task": pack_task(task)}
-    row = one((yield from Select(statement="write_get", args=key)))
+        return None
+    row = one((yield from get_write(seq, task)))
     kept: dict[int, Write] = {}
     if row is not None:
         template, data = cast("tuple[int, bytes]", row)
@@ -81,14 +92,15 @@ def _write_writes_gen(
         kept = {write.idx: write for write in writes_of(ctx, templates[template], data, checkpoint_id, task)}
     wanted = [(idx, channel, cell) for idx, channel, cell in drafts if idx < 0 or idx not in kept]
     if not wanted:
-        return False
+        return None
     ids = yield from store_gen(ctx, drafts_in([cell for _, _, cell in wanted]))
     for idx, channel, cell in wanted:
         settled, _ = yield from settle_cells_gen(ctx, {channel: cell}, ids)
         kept[idx] = Write(idx=idx, channel=channel, cell=settled[channel], path=path)
     template, sealed = yield from store_writes_gen(ctx, list(kept.values()), checkpoint_id, task)
-    yield from Select(statement="write_put", args={**key, "template": template, "data": sealed})
-    return True
+    args: Args = {**get_write(seq, task).args, "template": template, "data": sealed}
+    yield from Select(statement="write_put", args=args, last=True)
+    return template
 
 
 def _awaited_gen(address: Address, checkpoint_id: str) -> Program[int | None]:
@@ -96,7 +108,7 @@ def _awaited_gen(address: Address, checkpoint_id: str) -> Program[int | None]:
     thread was deleted since."""
     space = yield from find_space_gen(address.thread, address.ns)
     row = None if space is None else (yield from find_checkpoint_gen(space, checkpoint_id))
-    if row is not None and (yield from Select(statement="checkpoint_hold", args={"seq": row.seq})):
+    if row is not None and (yield from hold_checkpoint(row.seq)):
         return row.seq
     if (yield from is_deleted_gen(address.thread, checkpoint_id)):
         return None

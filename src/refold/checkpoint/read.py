@@ -16,10 +16,12 @@ from langgraph.checkpoint.base import (
 )
 
 from refold.checkpoint.blobs import Found
+from refold.checkpoint.caches import Tip
 from refold.checkpoint.drafts import Context
-from refold.checkpoint.effects import Select, SelectIn, Transaction
+from refold.checkpoint.effects import Ahead, Select, SelectIn, Transaction
 from refold.checkpoint.header import Cell, Header, Stored, Write, channels_of
-from refold.checkpoint.rows import header_of, read_templates_gen, unpack_task, writes_of
+from refold.checkpoint.logs import get_logs
+from refold.checkpoint.rows import get_templates, get_writes, header_of, read_templates_gen, unpack_task, writes_of
 from refold.checkpoint.shape import Shape, plain_copy
 from refold.checkpoint.spaces import (
     AWAITED,
@@ -28,10 +30,11 @@ from refold.checkpoint.spaces import (
     Space,
     address_of,
     find_gen,
+    get_found,
     read_row,
     unpack_id,
 )
-from refold.checkpoint.values import Pulled, pull_cells_gen, value_of
+from refold.checkpoint.values import Pulled, lengths_of, pull_cells_gen, value_of
 from refold.core.program import Program
 
 _CHAIN = 1_000_000  # ancestors: a bound against a loop in a damaged database
@@ -61,19 +64,33 @@ class Loaded:
 def get_tuple_gen(ctx: Context, config: RunnableConfig) -> Program[CheckpointTuple | None]:
     """The checkpoint that a config names, or the newest of its namespace."""
     address = address_of(config)
-    loaded = yield from Transaction(program=partial(_load_one_gen, ctx, address), write=False)
-    if loaded is None:
+    tip = ctx.caches.tips.get((address.thread, address.ns))  # most probably still the newest
+    ahead: Sequence[Select | SelectIn] = [get_found(address), get_writes([] if tip is None else [tip.seq])]
+    found_at = yield from Transaction(program=partial(_load_one_gen, ctx, address), write=False, ahead=lambda: ahead)
+    if found_at is None:
         return None
+    space, loaded = found_at
     row = loaded.rows[0]
+    if address.checkpoint_id is None or tip is None:
+        ctx.caches.tips.put((address.thread, address.ns), tip_of(row, loaded.headers[row.seq], space))
     found = tuple_of(ctx, loaded, row, remember=True)
     return found if address.checkpoint_id is None else found._replace(config=config)
 
 
-def _load_one_gen(ctx: Context, address: Address) -> Program[Loaded | None]:
+def tip_of(row: CheckpointRow, header: Header, space: Space) -> Tip:
+    """A checkpoint as one that a next one may build on."""
+    return Tip(
+        checkpoint_id=row.checkpoint_id, seq=row.seq, template=cast("int", row.template), data=cast("bytes", row.data),
+        header=header, space=space,
+    )  # fmt: skip
+
+
+def _load_one_gen(ctx: Context, address: Address) -> Program[tuple[Space, Loaded] | None]:
     found = yield from find_gen(address)
     if found is None or found[1].state == AWAITED:
         return None
-    return (yield from load_gen(ctx, address.thread, address.ns, [found[1]]))
+    space, row = found
+    return space, (yield from load_gen(ctx, address.thread, address.ns, [row]))
 
 
 def load_gen(
@@ -82,12 +99,18 @@ def load_gen(
     """Everything that rows need to become tuples. A fixed number of statements, however many rows. `share`: the tuples
     may have message objects in common."""
     ids = {row.seq: row.checkpoint_id for row in rows}
-    raw_writes = yield from SelectIn(statement="writes_of", keys=list(ids))
     wanted = [row.template for row in rows if row.template is not None]
-    templates = yield from read_templates_gen(ctx, [*wanted, *(cast("int", row[2]) for row in raw_writes)])
+    if (unknown := get_templates(ctx, wanted)).keys:
+        yield from Ahead(selects=[get_writes(ids), unknown])
+    raw_writes = yield from get_writes(ids)
+    templates = yield from read_templates_gen(ctx, wanted)
     headers = {row.seq: header_of(ctx, row, templates) for row in rows}
-    writes = _writes_by_checkpoint(ctx, raw_writes, templates, ids)
     cells = [cell for header in headers.values() for cell in header.cells.values()]
+    written = {cast("int", row[2]) for row in raw_writes}
+    if (unknown := get_templates(ctx, written)).keys:
+        yield from Ahead(selects=[unknown, get_logs(ctx, lengths_of(cells))])
+    templates = yield from read_templates_gen(ctx, written)
+    writes = _writes_by_checkpoint(ctx, raw_writes, templates, ids)
     cells += [item.write.cell for items in writes.values() for item in items]
     pulled = yield from pull_cells_gen(ctx, Found(ctx), cells, share=share)
     return Loaded(thread=thread, ns=ns, rows=rows, headers=headers, writes=writes, pulled=pulled)
@@ -154,7 +177,8 @@ def delta_history_gen(
     if not channels:
         return {}
     address = address_of(config)
-    walk = yield from Transaction(program=partial(_walk_gen, ctx, address, channels), write=False)
+    program = partial(_walk_gen, ctx, address, channels)
+    walk = yield from Transaction(program=program, write=False, ahead=lambda: [get_found(address)])
     if walk is None:
         return {channel: {"writes": []} for channel in channels}
     found: dict[str, DeltaChannelHistory] = {}
@@ -229,7 +253,7 @@ def _span_writes_gen(
     ctx: Context, space: Space, spans: Mapping[str, Sequence[int]]
 ) -> Program[Mapping[str, Sequence[TaskWrite]]]:
     wanted = sorted({seq for span in spans.values() for seq in span})
-    raw = yield from SelectIn(statement="writes_of", keys=wanted)
+    raw = yield from get_writes(wanted)
     ids = {cast("int", row[0]): unpack_id(cast("bytes", row[4]), wide=space.wide) for row in raw}
     templates = yield from read_templates_gen(ctx, {cast("int", row[2]) for row in raw})
     by_checkpoint = _writes_by_checkpoint(ctx, raw, templates, ids)

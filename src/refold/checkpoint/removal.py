@@ -12,7 +12,7 @@ from typing import cast
 from refold.checkpoint.drafts import Context, run_name
 from refold.checkpoint.effects import Args, Select, SelectEach, SelectIn, Transaction
 from refold.checkpoint.header import channels_of, channels_written
-from refold.checkpoint.rows import read_templates_gen
+from refold.checkpoint.rows import get_writes, read_templates_gen
 from refold.checkpoint.spaces import AWAITED, HIDDEN, LISTED, Space
 from refold.checkpoint.threads import Node, nodes_gen
 from refold.core.program import Program
@@ -75,7 +75,7 @@ def _useless_gen(nodes: Sequence[Node], waiting: set[int], going: set[int]) -> P
     lonely = sorted(waiting - {parent for parent in parents if parent is not None})
     if not lonely:
         return set()
-    rows = yield from SelectIn(statement="writes_of", keys=lonely)
+    rows = yield from get_writes(lonely)
     return set(lonely) - {cast("int", row[0]) for row in rows}
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias, cast
 
-from refold.checkpoint.blobs import Found, pull_gen, store_gen
+from refold.checkpoint.blobs import Found, get_blobs, pull_gen, store_gen
 from refold.checkpoint.drafts import Context, Draft, draft_of
-from refold.checkpoint.effects import Select, as_bytes, one
+from refold.checkpoint.effects import Select, SelectIn, as_bytes, one
 from refold.checkpoint.header import (
     Header,
     Write,
@@ -65,7 +65,24 @@ def _store_template_gen(ctx: Context, template: bytes) -> Program[int]:
     draft: Draft = draft_of(ctx, Plain(tag=TEMPLATE_TAG, data=template))
     ids = yield from store_gen(ctx, [draft])
     ctx.caches.stored.put(draft.name, draft.name)
+    ctx.caches.template_names.put(ids[draft.name], draft.name)
     return ids[draft.name]
+
+
+def get_write(checkpoint: int, task: str) -> Select:
+    """The request for what one task wrote."""
+    return Select(statement="write_get", args={"checkpoint": checkpoint, "task": pack_task(task)})
+
+
+def get_writes(checkpoints: Iterable[int]) -> SelectIn:
+    """The request for the rows of writes of some checkpoints."""
+    return SelectIn(statement="writes_of", keys=list(checkpoints))
+
+
+def get_templates(ctx: Context, templates: Iterable[int]) -> SelectIn:
+    """The request for the templates that are not remembered; without keys where all are."""
+    missing = {template for template in templates if ctx.caches.templates.get(template) is None}
+    return get_blobs(sorted(missing))
 
 
 StoredWrite: TypeAlias = tuple[int, bytes, int, bytes, bytes, int]

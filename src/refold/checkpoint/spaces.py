@@ -88,8 +88,48 @@ def read_row(row: Row, space: Space) -> CheckpointRow:
     )
 
 
+def get_space(thread: str, ns: str) -> Select:
+    """The request for a space."""
+    return Select(statement="space_get", args={"thread": thread, "ns": ns})
+
+
+def lock_space(space: Space) -> Select:
+    """The request to hold a space for writing."""
+    return Select(statement="space_lock", args={"space": space.id})
+
+
+def get_checkpoint(space: Space, checkpoint_id: str) -> Select:
+    """The request for a checkpoint's row. An id that the space cannot hold finds none."""
+    args: Args = {"space": space.id, "id": pack_id(checkpoint_id, wide=space.wide)}
+    return Select(statement="checkpoint_get", args=args)
+
+
+def get_found(address: Address) -> Select:
+    """The request for the checkpoint that an address names, or for the head of its space."""
+    args: Args = {"thread": address.thread, "ns": address.ns}
+    if address.checkpoint_id is None:
+        return Select(statement="checkpoint_newest", args=args)
+    narrow, wide = (pack_id(address.checkpoint_id, wide=wide) for wide in (False, True))
+    return Select(statement="checkpoint_named", args={**args, "id": narrow, "wide_id": wide})
+
+
+def hold_checkpoint(seq: int) -> Select:
+    """The request to hold a checkpoint's row while its writes change."""
+    return Select(statement="checkpoint_hold", args={"seq": seq})
+
+
+def get_run(name: bytes, space: Space) -> Select:
+    """The request for a run's row."""
+    return Select(statement="run_get", args={"name": name, "space": space.id})
+
+
+def get_head(space: Space) -> Select:
+    """The request for the newest listed checkpoint of a space."""
+    return Select(statement="checkpoint_head", args={"space": space.id})
+
+
 def find_space_gen(thread: str, ns: str) -> Program[Space | None]:
-    row = one((yield from Select(statement="space_get", args={"thread": thread, "ns": ns})))
+    row = one((yield from get_space(thread, ns)))
     return None if row is None else Space(id=cast("int", row[0]), wide=bool(row[1]))
 
 
@@ -98,7 +138,7 @@ def hold_space_gen(thread: str, ns: str) -> Program[Space | None]:
     space = yield from find_space_gen(thread, ns)
     if space is None:
         return None
-    row = one((yield from Select(statement="space_lock", args={"space": space.id})))
+    row = one((yield from lock_space(space)))
     return None if row is None else Space(id=space.id, wide=bool(row[1]))
 
 
@@ -128,28 +168,22 @@ def _widen_gen(space: Space) -> Program[None]:
 
 
 def find_checkpoint_gen(space: Space, checkpoint_id: str) -> Program[CheckpointRow | None]:
-    packed = pack_id(checkpoint_id, wide=space.wide)
-    if not packed:
-        return None
-    row = one((yield from Select(statement="checkpoint_get", args={"space": space.id, "id": packed})))
+    row = one((yield from get_checkpoint(space, checkpoint_id)))
     return None if row is None else read_row(row, space)
 
 
 def find_head_gen(space: Space) -> Program[CheckpointRow | None]:
-    row = one((yield from Select(statement="checkpoint_head", args={"space": space.id})))
+    row = one((yield from get_head(space)))
     return None if row is None else read_row(row, space)
 
 
 def find_gen(address: Address) -> Program[tuple[Space, CheckpointRow] | None]:
     """The checkpoint that an address names, or the head of its space, with the space."""
-    space = yield from find_space_gen(address.thread, address.ns)
-    if space is None:
+    row = one((yield from get_found(address)))
+    if row is None:
         return None
-    if address.checkpoint_id is None:
-        row = yield from find_head_gen(space)
-    else:
-        row = yield from find_checkpoint_gen(space, address.checkpoint_id)
-    return None if row is None else (space, row)
+    space = Space(id=cast("int", row[0]), wide=bool(row[1]))
+    return space, read_row(row[2:], space)
 
 
 def deletion_key(thread: str) -> str:

@@ -38,17 +38,18 @@ class Pulled:
 
 def pull_cells_gen(ctx: Context, found: Found, cells: Iterable[Cell], *, share: bool = False) -> Program[Pulled]:
     """Fetch what cells need. Messages that are remembered are not fetched. `share`: see `Pulled.shared`."""
-    lengths: dict[int, int] = {}
+    cells = list(cells)
+    lengths = lengths_of(cells)
     blobs: set[int] = set()
     elements: set[int] = set()
     for cell in cells:
         match cell:
-            case InLog(log=log, length=length):
-                lengths[log] = max(length, lengths.get(log, 0))
             case InBlob(blob=blob):
                 blobs.add(blob)
             case Inline(tag=tag, pieces=pieces, refs=refs):
                 (elements if is_array(tag, pieces) else blobs).update(refs)
+            case InLog():
+                pass
     logs = yield from read_logs_gen(ctx, lengths)
     for log, entries in logs.items():
         elements.update(entry for entry in entries[: lengths[log]] if isinstance(entry, int))
@@ -56,6 +57,15 @@ def pull_cells_gen(ctx: Context, found: Found, cells: Iterable[Cell], *, share: 
     blobs |= elements - known.keys()
     yield from pull_gen(found, blobs)
     return Pulled(found=found, logs=logs, known=known, shared={} if share else None)
+
+
+def lengths_of(cells: Iterable[Cell]) -> Mapping[int, int]:
+    """How much of each log some cells need."""
+    lengths: dict[int, int] = {}
+    for cell in cells:
+        if isinstance(cell, InLog):
+            lengths[cell.log] = max(cell.length, lengths.get(cell.log, 0))
+    return lengths
 
 
 def is_array(tag: str, pieces: Sequence[bytes]) -> bool:

@@ -14,11 +14,12 @@ from langgraph.checkpoint.base import DeltaChannelHistory
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from refold.checkpoint.drafts import Context
-from refold.checkpoint.effects import Row, Select, SelectIn, Transaction
+from refold.checkpoint.effects import Row, Select, Transaction
 from refold.checkpoint.migrate.databases import is_postgres
 from refold.checkpoint.migrate.lossless import lossless
 from refold.checkpoint.migrate.saved import Mark, Place, Saved, SavedWrite
 from refold.checkpoint.read import Loaded, load_gen, tuple_of
+from refold.checkpoint.rows import get_writes
 from refold.checkpoint.saver import SyncSaver
 from refold.checkpoint.spaces import AWAITED, Space, find_checkpoint_gen, find_space_gen, unpack_id
 from refold.checkpoint.sqlite.saver import SqliteSaver
@@ -103,7 +104,7 @@ def _marks_gen(space: Space) -> Program[list[tuple[str, Mark]]]:
     for at in range(0, len(known), _PAGE):
         keys = [seq for seq, _ in known[at : at + _PAGE]]
         written: dict[int, list[Row]] = {}
-        for row in (yield from SelectIn(statement="writes_of", keys=keys)):
+        for row in (yield from get_writes(keys)):
             written.setdefault(cast("int", row[0]), []).append(row[1:])
         marks.update((seq, _digest(found)) for seq, found in written.items())
     return [(checkpoint, marks.get(seq, "")) for seq, checkpoint in known]

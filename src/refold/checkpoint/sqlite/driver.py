@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import cast
 
 from refold.checkpoint.effects import (
+    Ahead,
     Args,
     Barrier,
     Row,
@@ -63,6 +64,8 @@ class SqliteDriver:
                 return [self._fetch(self._statements[name], args) for args in rows]
             case SelectIn(statement=name, keys=keys, args=args):
                 return self._fetch_in(self._statements[name], keys, args)
+            case Ahead():
+                return None  # a statement is a call
             case _:
                 raise TypeError(f"{type(effect).__name__} is no statement")
 

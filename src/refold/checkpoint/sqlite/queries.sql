@@ -50,6 +50,22 @@ SELECT c.seq, c.id, c.state, c.parent, c.run, c.template, c.data, p.id
 FROM refold_checkpoint c LEFT JOIN refold_checkpoint p ON p.seq = c.parent
 WHERE c.space = :space AND c.state = 0 ORDER BY c.id DESC LIMIT 1;
 
+-- name: checkpoint_newest
+-- The newest listed checkpoint of a (thread, namespace), behind its space.
+SELECT s.id, s.wide, c.seq, c.id, c.state, c.parent, c.run, c.template, c.data, p.id
+FROM refold_space s JOIN refold_checkpoint c ON c.seq = (
+    SELECT seq FROM refold_checkpoint WHERE space = s.id AND state = 0 ORDER BY id DESC LIMIT 1
+) LEFT JOIN refold_checkpoint p ON p.seq = c.parent
+WHERE s.thread = :thread AND s.ns = :ns;
+
+-- name: checkpoint_named
+-- One checkpoint of a (thread, namespace) by id, hidden ones too, behind its space. `wide_id` is the id as text.
+SELECT s.id, s.wide, c.seq, c.id, c.state, c.parent, c.run, c.template, c.data, p.id
+FROM refold_space s
+JOIN refold_checkpoint c ON c.space = s.id AND c.id = CASE WHEN s.wide = 0 THEN :id ELSE :wide_id END
+LEFT JOIN refold_checkpoint p ON p.seq = c.parent
+WHERE s.thread = :thread AND s.ns = :ns;
+
 -- name: checkpoint_page
 -- Listed checkpoints of a space that are older than an id, newest first.
 SELECT c.seq, c.id, c.state, c.parent, c.run, c.template, c.data, p.id
