@@ -33,7 +33,8 @@ COLUMNS: dict[str, dict[str, str]] = {
     "grow": {
         "graph": "", "store": "", "messages": ",", "bytes": ",", "ratio": ".2f", "step_ms_start": ".1f",
         "step_ms_end": ".1f", "step_cpu_ms_start": ".1f", "step_cpu_ms_end": ".1f", "saver_ms_start": ".1f",
-        "saver_ms_end": ".1f", "calls_ms_start": ".1f", "calls_ms_end": ".1f", "saver_cpu_ms_start": ".1f", "saver_cpu_ms_end": ".1f", "get_state_ms": ".0f",
+        "saver_ms_end": ".1f", "calls_ms_start": ".1f", "calls_ms_end": ".1f",
+        "saver_cpu_ms_start": ".1f", "saver_cpu_ms_end": ".1f", "get_state_ms": ".0f",
         "get_state_again_ms": ".0f", "history10_ms": ".0f", "history10_again_ms": ".0f", "fork_bytes": ",.0f",
         "copy_share": ".1%", "compact_ratio": ".2f",
     },

@@ -55,6 +55,26 @@ def forget(saver: SqliteSaver, run_id: str) -> None:
     run(delete_for_runs_gen(saver._ctx(), [run_id]), saver._driver.handle)
 
 
+class Stepping:
+    """A collection that is run one effect at a time."""
+
+    def __init__(self, saver: SqliteSaver) -> None:
+        self._saver = saver
+        self._program = collect_gen(saver._ctx(), datetime.now(UTC))
+        self._effect: Effect[object] | None = next(self._program)
+
+    def step(self, count: int) -> None:
+        """Up to `count` effects more."""
+        for _ in range(count):
+            if self._effect is None:
+                return
+            answer = self._saver._driver.handle(self._effect)
+            try:
+                self._effect = self._program.send(answer)
+            except StopIteration:
+                self._effect = None
+
+
 class TestNothingStays:
     def test_a_deleted_thread_leaves_no_row(self, saver: SqliteSaver) -> None:
         """Fault 154: when the only thread is deleted, every table of values and checkpoints is empty."""
@@ -257,7 +277,71 @@ class TestWritersInBetween:
             order.append(effect.write if isinstance(effect, Transaction) else type(effect))
 
         self.collect(saver, note)
-        assert order[:4] == [False, True, Barrier, False]
+        assert order[:5] == [True, False, True, Barrier, False]
+
+    @pytest.mark.parametrize("first", range(1, 8))
+    @pytest.mark.parametrize("second", range(1, 6))
+    def test_two_collections_at_once(self, tmp_path: Path, first: int, second: int) -> None:
+        """Wherever one collection stands when another begins, and wherever that one stands when a writer stores again
+        what both want to remove: it is there afterwards, and the one that began last finishes the work."""
+        with SqliteSaver.from_conn_string(str(tmp_path / "db")) as saver:
+            put(saver, at("keep"), long("keep"))
+            put(saver, at("gone"), long("gone"), 1, run_id="gone")
+            put(saver, at("garbage"), long("garbage"), 1, run_id="garbage")
+            forget(saver, "gone")
+            forget(saver, "garbage")
+            one, two = Stepping(saver), Stepping(saver)
+            one.step(first)
+            two.step(second)
+            again = put(SqliteSaver(saver.conn), at("again"), long("gone"))
+            two.step(1)
+            one.step(100)
+            two.step(100)
+            assert saver.verify().problems == ()
+            assert texts_of(saver, again) == long("gone")
+            saver.delete_thread("again")
+            saver.delete_thread("keep")
+            saver.gc()
+            assert {name: count for name, count in rows(saver).items() if count and name != "refold_meta"} == {}
+
+    def test_who_finds_that_a_collection_is_due_does_it(self, saver: SqliteSaver) -> None:
+        """The count of what was removed begins anew with the collection, not at its end: others that remove something
+        meanwhile do not begin one each."""
+        for number in range(40):
+            put(saver, at(f"t{number}"), long(f"{number:03}", 3))
+        begun = 0
+        handle = saver._driver.handle
+
+        def count(effect: Effect[object]) -> object:
+            nonlocal begun
+            if isinstance(effect, Barrier):
+                begun += 1
+                if begun == 1:
+                    SqliteSaver(saver.conn).delete_thread("t39")
+            return handle(effect)
+
+        saver._driver.handle = count  # type: ignore[method-assign]
+        for number in range(12):
+            saver.delete_thread(f"t{number}")
+        assert begun == 1
+
+    def test_rows_that_nothing_leads_to_go(self, saver: SqliteSaver) -> None:
+        """Writes of a checkpoint that is gone, and packs without values, which a fault of an earlier release left
+        behind, are reported and removed."""
+        config = put(saver, at("t"), long("a"))
+        saver.put_writes(config, [("messages", [HumanMessage("deleted text")])], "task")
+        saver.compact()
+        saver.conn.execute("INSERT INTO refold_pack (codec, data) VALUES (0, x'00')")
+        saver.conn.execute(
+            "INSERT INTO refold_task_write (checkpoint, task, template, data) "
+            "SELECT checkpoint + 1000, task, template, data FROM refold_task_write"
+        )
+        found = saver.verify().problems
+        assert [problem.split(" ", 1)[0] for problem in found] == ["1", "1"]
+        assert all("gc" in problem for problem in found)
+        assert saver.gc().packs == 1
+        assert saver.verify().problems == ()
+        assert texts_of(saver, config) == long("a")
 
     def test_another_process_collects_what_a_cache_remembers(self, tmp_path: Path) -> None:
         """A saver whose caches know values that another one deleted and collected stores them again."""

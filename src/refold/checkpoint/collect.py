@@ -7,30 +7,39 @@
 4. Remove the rest in small transactions, what needs others before what it needs. A blob is removed only if it is still
    on the list in the same transaction.
 
+Only one collection lists and removes: the one that began last. To begin is to take the next number; a transaction of
+one with an older number does nothing. Otherwise what one collection lists by an old mark, another would remove although
+a writer had taken it off the list in between.
+
 A checkpoint that points at what its parent points at needs no care: its parent was marked. Killed at any point, a
 collection leaves a valid database and some names on a list, which the next one takes up.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Final, cast
+from typing import Final, TypeVar, cast
 
 from refold.checkpoint.blobs import Found, pack_pack, pull_gen, unpack_pack
 from refold.checkpoint.drafts import Context
 from refold.checkpoint.effects import Args, Barrier, Select, SelectEach, SelectIn, Transaction, as_bytes, one
 from refold.checkpoint.header import Cell, InBlob, Inline, InLog, id_time
 from refold.checkpoint.logs import read_logs_gen
-from refold.checkpoint.meta import read_meta_gen
 from refold.checkpoint.rows import header_of, read_templates_gen, unpack_task, write_page_gen, writes_of
 from refold.checkpoint.seal import CODEC_MASK, COMPOSITE, PACKED
 from refold.checkpoint.spaces import DELETED, CheckpointRow, unpack_id
 from refold.core.program import Program
 
+T = TypeVar("T")
+
 _PAGE: Final = 512
 _BATCH: Final = 256  # blobs removed in one transaction: others wait for milliseconds only
 _REMEMBER: Final = timedelta(days=30)
+_TURN: Final = "collection"
+_FREED: Final = "freed"
+_DOOM: Final = "doom"
+_PARDON: Final = "blob_rescue"
 _SHARE: Final = 4  # collect by itself once a quarter as many checkpoints are gone as are left
 
 
@@ -49,34 +58,70 @@ class Marks:
 class Collected:
     """What a collection removed."""
 
-    blobs: int
-    logs: int
-    packs: int
+    blobs: int = 0
+    logs: int = 0
+    packs: int = 0
 
 
 def collect_gen(ctx: Context, now: datetime) -> Program[Collected]:
-    """Free what is unreachable. Several transactions; safe beside readers, writers and other collections."""
+    """Free what is unreachable. Several transactions; safe beside readers, writers and other collections. One that
+    another overtakes ends, and tells what it removed until then."""
+    turn = yield from Transaction(program=_take_turn_gen, write=True)
     marks = yield from Transaction(program=partial(mark_gen, ctx), write=False)
     candidates = sorted(marks.all_blobs - marks.blobs)
-    removed_blobs = removed_packs = 0
+    blobs = packs = 0
     if candidates:
-        for at in range(0, len(candidates), _PAGE):
-            part = candidates[at : at + _PAGE]
-            yield from Transaction(program=partial(_each_gen, "doom", part), write=True)
+        if not (yield from _each_in_turn_gen(turn, _DOOM, candidates)):
+            return Collected()
         yield from Barrier()
         marks = yield from Transaction(program=partial(mark_gen, ctx), write=False)
-        yield from _pardon_gen(candidates, marks)
+        if not (yield from _each_in_turn_gen(turn, _PARDON, [blob for blob in candidates if blob in marks.blobs])):
+            return Collected()
         dead = _in_order([blob for blob in candidates if blob not in marks.blobs], marks.edges)
         for at in range(0, len(dead), _BATCH):
-            batch = dead[at : at + _BATCH]
-            blobs, packs = yield from Transaction(program=partial(_remove_gen, ctx, batch), write=True)
-            removed_blobs, removed_packs = removed_blobs + blobs, removed_packs + packs
+            removed = yield from _in_turn_gen(turn, partial(_remove_gen, ctx, dead[at : at + _BATCH]))
+            if removed is None:
+                return Collected(blobs=blobs, packs=packs)
+            blobs, packs = blobs + removed[0], packs + removed[1]
     logs = sorted(marks.all_logs - marks.logs.keys())
     for at in range(0, len(logs), _BATCH):
-        gone = logs[at : at + _BATCH]
-        yield from Transaction(program=partial(_remove_logs_gen, gone), write=True)
-    yield from Transaction(program=partial(_tidy_gen, now), write=True)
-    return Collected(blobs=removed_blobs, logs=len(logs), packs=removed_packs)
+        if (yield from _in_turn_gen(turn, partial(_remove_logs_gen, logs[at : at + _BATCH]))) is None:
+            return Collected(blobs=blobs, packs=packs, logs=at)
+    swept = yield from _in_turn_gen(turn, partial(_tidy_gen, now))
+    return Collected(blobs=blobs, logs=len(logs), packs=packs + (swept or 0))
+
+
+# --- one collection at a time ---
+
+
+def _take_turn_gen() -> Program[int]:
+    """Begin: the number of this collection."""
+    before = yield from _hold_number_gen(_TURN)
+    yield from Select(statement="meta_set", args={"key": _TURN, "value": str(before + 1).encode()})
+    return before + 1
+
+
+def _hold_number_gen(key: str) -> Program[int]:
+    """A number that the database keeps, held until the transaction ends."""
+    yield from Select(statement="meta_put", args={"key": key, "value": b"0"})
+    row = one((yield from Select(statement="meta_hold", args={"key": key})))
+    return 0 if row is None else int(as_bytes(row[0]))
+
+
+def _in_turn_gen(turn: int, program: Callable[[], Program[T]]) -> Program[T | None]:
+    """Run a program in a transaction; None where another collection began since."""
+    return (yield from Transaction(program=partial(_if_last_gen, turn, program), write=True))
+
+
+def _if_last_gen(turn: int, program: Callable[[], Program[T]]) -> Program[T | None]:
+    return (yield from program()) if (yield from _hold_number_gen(_TURN)) == turn else None
+
+
+def _each_in_turn_gen(turn: int, statement: str, blobs: Sequence[int]) -> Program[bool]:
+    for at in range(0, len(blobs), _PAGE):
+        if (yield from _in_turn_gen(turn, partial(_each_gen, statement, blobs[at : at + _PAGE]))) is None:
+            return False
+    return True
 
 
 def collect_if_due_gen(ctx: Context, removed: int, now: datetime) -> Program[Collected | None]:
@@ -87,23 +132,29 @@ def collect_if_due_gen(ctx: Context, removed: int, now: datetime) -> Program[Col
 
 
 def _is_due_gen(removed: int) -> Program[bool]:
-    before = yield from read_meta_gen("freed")
-    freed = removed + (0 if before is None else int(before))
-    yield from Select(statement="meta_set", args={"key": "freed", "value": str(freed).encode()})
+    freed = removed + (yield from _hold_number_gen(_FREED))
     row = one((yield from Select(statement="checkpoint_count")))
-    return freed * _SHARE >= (0 if row is None else cast("int", row[0]))
+    is_due = freed * _SHARE >= (0 if row is None else cast("int", row[0]))
+    value = "0" if is_due else str(freed)  # who finds that it is due does it: the next one begins to count
+    yield from Select(statement="meta_set", args={"key": _FREED, "value": value.encode()})
+    return is_due
 
 
-def _tidy_gen(now: datetime) -> Program[None]:
-    """Forget what is counted, and deletions so old that no late write can come any more."""
-    yield from Select(statement="meta_set", args={"key": "freed", "value": b"0"})
+def _tidy_gen(now: datetime) -> Program[int]:
+    """Forget what is counted, and deletions so old that no late write can come any more. Remove rows that nothing leads
+    to, which there are only by a fault; how many packs."""
+    yield from Select(statement="meta_set", args={"key": _FREED, "value": b"0"})
+    yield from Select(statement="writes_sweep")
+    swept = yield from Select(statement="packs_sweep")
     rows = yield from Select(statement="meta_from", args={"start": DELETED, "stop": DELETED + "~", "count": 100_000})
     old = [key for key, newest in rows if now - id_time(as_bytes(newest).decode()) > _REMEMBER]
     yield from SelectEach(statement="meta_delete", rows=[{"key": key} for key in old])
+    return len(swept)
 
 
-def _each_gen(statement: str, blobs: Sequence[int]) -> Program[None]:
+def _each_gen(statement: str, blobs: Sequence[int]) -> Program[bool]:
     yield from SelectEach(statement=statement, rows=[{"blob": blob} for blob in blobs])
+    return True
 
 
 # --- marking ---
@@ -222,12 +273,6 @@ def _mark_edges_gen(ctx: Context, marks: Marks) -> Program[None]:
 # --- removing ---
 
 
-def _pardon_gen(candidates: Sequence[int], marks: Marks) -> Program[None]:
-    reachable = [blob for blob in candidates if blob in marks.blobs]
-    if reachable:
-        yield from Transaction(program=partial(_each_gen, "blob_rescue", reachable), write=True)
-
-
 def _in_order(dead: Sequence[int], edges: Mapping[int, Sequence[int]]) -> Sequence[int]:
     """Dead blobs, each before those that it needs."""
     order: list[int] = []
@@ -252,7 +297,7 @@ def _remove_gen(ctx: Context, blobs: Sequence[int]) -> Program[tuple[int, int]]:
     going = [blob for blob, found in zip(blobs, answers, strict=True) if found]
     if not going:
         return 0, 0
-    rows = yield from SelectIn(statement="blob_hashes", keys=going)
+    rows = yield from SelectIn(statement="blob_hold", keys=going)  # a compaction may just have packed them
     packs = sorted({cast("int", base) for _, _, codec, base in rows if cast("int", codec) & CODEC_MASK == PACKED})
     yield from _each_gen("blob_delete", going)
     removed = 0
@@ -277,6 +322,7 @@ def _shrink_pack_gen(ctx: Context, pack: int) -> Program[int]:
     return 0 if left else 1
 
 
-def _remove_logs_gen(logs: Sequence[int]) -> Program[None]:
+def _remove_logs_gen(logs: Sequence[int]) -> Program[bool]:
     yield from SelectEach(statement="segments_delete", rows=[{"log": log} for log in logs])
     yield from SelectEach(statement="log_delete", rows=[{"log": log} for log in logs])
+    return True

@@ -50,7 +50,7 @@ def _bodies_gen(args: Args) -> Program[Sequence[tuple[int, int, int | None, byte
 
 
 def _place_gen(codecs: Mapping[int, int], sealed: tuple[int, bytes]) -> Program[bool]:
-    rows = yield from SelectIn(statement="blob_hashes", keys=list(codecs))
+    rows = yield from SelectIn(statement="blob_hold", keys=list(codecs))
     if {cast("int", blob): cast("int", codec) for blob, _, codec, _ in rows} != codecs:
         return False  # some were removed or packed by another meanwhile: the next compaction sees what is left
     codec, data = sealed

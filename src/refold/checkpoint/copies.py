@@ -7,7 +7,7 @@ from typing import cast
 from refold.checkpoint.drafts import Context
 from refold.checkpoint.effects import Args, Select, SelectEach, Transaction, one
 from refold.checkpoint.rows import get_writes
-from refold.checkpoint.spaces import Space, get_run, hold_space_gen
+from refold.checkpoint.spaces import Space, get_run, hold_space_gen, lock_thread
 from refold.checkpoint.threads import spaces_gen
 from refold.core.program import Program
 from refold.errors import ConfigurationError
@@ -24,6 +24,7 @@ def copy_thread_gen(ctx: Context, source: str, target: str) -> Program[None]:
 
 
 def _copy_thread_gen(source: str, target: str) -> Program[None]:
+    yield from lock_thread(target)
     held: list[tuple[Space, str]] = []  # what is read in several statements may not change in between
     for _, ns in (yield from spaces_gen(source)):
         found = yield from hold_space_gen(source, ns)

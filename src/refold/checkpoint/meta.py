@@ -3,6 +3,7 @@
 format        the format of rows and blobs, an integer as text: this library reads 1 to FORMAT and writes FORMAT
 hash_key      the key of keyed hashes, encrypted by the saver's cipher; absent where nothing is encrypted
 freed         checkpoints removed since the last collection, as text
+collection    the number of the collection that began last, as text
 deleted/...   the newest checkpoint id that a deleted thread had, by a hash of its name
 """
 

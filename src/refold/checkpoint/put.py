@@ -44,7 +44,7 @@ from refold.checkpoint.spaces import (
     get_found,
     get_run,
     hold_checkpoint,
-    hold_space_gen,
+    hold_or_claim_gen,
     is_deleted_gen,
     note_deletion_gen,
     open_space_gen,
@@ -167,7 +167,7 @@ def _recall_lists_gen(ctx: Context, tip: Tip | None, values: Mapping[str, object
 
 def _write_put_gen(ctx: Context, draft: PutDraft) -> Program[Written | Stale | Dropped]:
     address, checkpoint_id = draft.address, draft.address.checkpoint_id or ""
-    space = yield from hold_space_gen(address.thread, address.ns)
+    space = yield from hold_or_claim_gen(address.thread, address.ns)
     parent = None
     if draft.parent_id is not None and space is not None:
         parent = yield from find_checkpoint_gen(space, draft.parent_id)

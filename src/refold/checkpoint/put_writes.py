@@ -24,6 +24,7 @@ from refold.checkpoint.spaces import (
     find_space_gen,
     hold_checkpoint,
     is_deleted_gen,
+    lock_thread,
     open_space_gen,
 )
 from refold.core.program import Program
@@ -110,6 +111,8 @@ def _awaited_gen(address: Address, checkpoint_id: str) -> Program[int | None]:
     row = None if space is None else (yield from find_checkpoint_gen(space, checkpoint_id))
     if row is not None and (yield from hold_checkpoint(row.seq)):
         return row.seq
+    if space is None:
+        yield from lock_thread(address.thread)  # no deletion of the thread passes from here on
     if (yield from is_deleted_gen(address.thread, checkpoint_id)):
         return None
     space = yield from open_space_gen(address.thread, address.ns, checkpoint_id)

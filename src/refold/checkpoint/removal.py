@@ -13,7 +13,7 @@ from refold.checkpoint.drafts import Context, run_name
 from refold.checkpoint.effects import Args, Select, SelectEach, SelectIn, Transaction
 from refold.checkpoint.header import channels_of, channels_written
 from refold.checkpoint.rows import get_writes, read_templates_gen
-from refold.checkpoint.spaces import AWAITED, HIDDEN, LISTED, Space
+from refold.checkpoint.spaces import AWAITED, HIDDEN, LISTED, Space, lock_space
 from refold.checkpoint.threads import Node, nodes_gen
 from refold.core.program import Program
 
@@ -37,7 +37,7 @@ def _run_spaces_gen(names: Sequence[bytes]) -> Program[Sequence[tuple[int, int, 
 
 
 def _delete_run_gen(ctx: Context, space: Space, run: int) -> Program[int]:
-    yield from Select(statement="space_lock", args={"space": space.id})
+    yield from lock_space(space)
     rows = yield from Select(statement="run_checkpoints", args={"space": space.id, "run": run})
     ours = {cast("int", row[0]) for row in rows}
     nodes = yield from nodes_gen(space)
@@ -60,9 +60,10 @@ def remove_gen(ctx: Context, space: Space, nodes: Sequence[Node], kept: set[int]
     going |= useless
     orphans = [node.seq for node in nodes if node.parent in going and node.seq not in going]
     yield from SelectEach(statement="checkpoint_orphan", rows=[{"seq": seq} for seq in orphans])
-    rows: list[Args] = [{"seq": seq, "checkpoint": seq} for seq in sorted(going)]
-    yield from SelectEach(statement="writes_delete", rows=[{"checkpoint": row["checkpoint"]} for row in rows])
-    yield from SelectEach(statement="checkpoint_delete", rows=[{"seq": row["seq"]} for row in rows])
+    rows: list[Args] = [{"seq": seq} for seq in sorted(going)]
+    yield from SelectEach(statement="checkpoint_hold", rows=rows)  # so that all writes are seen
+    yield from SelectEach(statement="writes_delete", rows=[{"checkpoint": seq} for seq in sorted(going)])
+    yield from SelectEach(statement="checkpoint_delete", rows=rows)
     if len(going) == len(nodes):
         yield from Select(statement="runs_delete_space", args={"space": space.id})
         yield from Select(statement="space_delete", args={"space": space.id})
@@ -75,6 +76,7 @@ def _useless_gen(nodes: Sequence[Node], waiting: set[int], going: set[int]) -> P
     lonely = sorted(waiting - {parent for parent in parents if parent is not None})
     if not lonely:
         return set()
+    yield from SelectEach(statement="checkpoint_hold", rows=[{"seq": seq} for seq in lonely])
     rows = yield from get_writes(lonely)
     return set(lonely) - {cast("int", row[0]) for row in rows}
 

@@ -7,12 +7,12 @@ from functools import partial
 from typing import Literal, TypeAlias, cast
 
 from refold.checkpoint.drafts import Context
-from refold.checkpoint.effects import Select, SelectIn, Transaction
+from refold.checkpoint.effects import SelectIn, Transaction
 from refold.checkpoint.header import Header
 from refold.checkpoint.read import stored_of
 from refold.checkpoint.removal import remove_gen
 from refold.checkpoint.rows import header_of, read_templates_gen
-from refold.checkpoint.spaces import AWAITED, LISTED, Space, read_row
+from refold.checkpoint.spaces import AWAITED, LISTED, Space, lock_space, read_row
 from refold.checkpoint.threads import Node, delete_space_gen, delete_spaces_gen, nodes_gen, spaces_gen, threads_gen
 from refold.core.program import Program
 from refold.errors import ConfigurationError
@@ -80,7 +80,7 @@ def _prune_thread_gen(ctx: Context, thread: str, retention: Retention) -> Progra
     removed = 0
     gone: set[tuple[str, str]] = set()  # (namespace, checkpoint id) of what is no longer listed
     for space, ns in spaces:
-        yield from Select(statement="space_lock", args={"space": space.id})
+        yield from lock_space(space)
         nodes = yield from nodes_gen(space)
         if (yield from _is_of_gone_call_gen(ctx, space, ns, nodes, gone)):
             yield from delete_space_gen(space)

@@ -93,6 +93,12 @@ def get_space(thread: str, ns: str) -> Select:
     return Select(statement="space_get", args={"thread": thread, "ns": ns})
 
 
+def lock_thread(thread: str) -> Select:
+    """The request to be the only one that gives a thread a new namespace, or deletes it. Comes before spaces are
+    held."""
+    return Select(statement="thread_lock", args={"thread": thread})
+
+
 def lock_space(space: Space) -> Select:
     """The request to hold a space for writing."""
     return Select(statement="space_lock", args={"space": space.id})
@@ -140,6 +146,16 @@ def hold_space_gen(thread: str, ns: str) -> Program[Space | None]:
         return None
     row = one((yield from lock_space(space)))
     return None if row is None else Space(id=space.id, wide=bool(row[1]))
+
+
+def hold_or_claim_gen(thread: str, ns: str) -> Program[Space | None]:
+    """The space, held for writing. Where there is none, none is made and the thread is not deleted by another
+    meanwhile."""
+    space = yield from hold_space_gen(thread, ns)
+    if space is not None:
+        return space
+    yield from lock_thread(thread)
+    return (yield from hold_space_gen(thread, ns))
 
 
 def open_space_gen(thread: str, ns: str, checkpoint_id: str) -> Program[Space]:

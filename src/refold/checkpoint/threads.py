@@ -7,7 +7,7 @@ from typing import cast
 
 from refold.checkpoint.drafts import Context
 from refold.checkpoint.effects import Args, Select, Transaction
-from refold.checkpoint.spaces import Space, note_deletion_gen, unpack_id
+from refold.checkpoint.spaces import Space, lock_space, lock_thread, note_deletion_gen, unpack_id
 from refold.core.program import Program
 
 
@@ -62,9 +62,10 @@ def delete_thread_gen(ctx: Context, thread: str) -> Program[int]:
 
 def delete_spaces_gen(thread: str) -> Program[int]:
     removed, newest = 0, ""
+    yield from lock_thread(thread)
     spaces = yield from spaces_gen(thread)
     for space, _ in spaces:
-        yield from Select(statement="space_lock", args={"space": space.id})
+        yield from lock_space(space)
         nodes = yield from nodes_gen(space)
         removed += len(nodes)
         newest = max([newest, *(node.checkpoint_id for node in nodes)])
@@ -75,6 +76,11 @@ def delete_spaces_gen(thread: str) -> Program[int]:
 
 
 def delete_space_gen(space: Space) -> Program[None]:
+    """Remove a space that is held. Its checkpoints are held first: who stores writes of a task holds one, so that
+    afterwards all writes are seen."""
     args: Args = {"space": space.id}
-    for statement in ("writes_delete_space", "checkpoints_delete_space", "runs_delete_space", "space_delete"):
+    for statement in (
+        "checkpoints_hold_space", "writes_delete_space", "checkpoints_delete_space", "runs_delete_space",
+        "space_delete",
+    ):  # fmt: skip
         yield from Select(statement=statement, args=args)

@@ -91,10 +91,23 @@ def _verify_gen(ctx: Context) -> Program[Verification]:
     seqs = yield from _verify_checkpoints_gen(ctx, found)
     yield from _verify_writes_gen(ctx, found, seqs)
     logs = yield from _verify_logs_gen(ctx, found)
+    yield from _verify_leftovers_gen(found)
     return Verification(
         blobs=len(found.blobs), checkpoints=found.checkpoints, writes=found.writes, logs=logs,
         problems=tuple(found.problems),
     )  # fmt: skip
+
+
+def _verify_leftovers_gen(findings: _Findings) -> Program[None]:
+    """Rows that nothing leads to any more and no collection would find by itself."""
+    for statement, what in (
+        ("writes_lost", "writes of checkpoints that are gone"),
+        ("packs_lost", "packs of no value"),
+    ):
+        row = one((yield from Select(statement=statement)))
+        count = 0 if row is None else cast("int", row[0])
+        if count:
+            findings.say(f"{count} {what} are left: run gc")
 
 
 def _verify_blobs_gen(ctx: Context, findings: _Findings) -> Program[None]:

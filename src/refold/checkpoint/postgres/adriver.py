@@ -70,13 +70,12 @@ class AsyncPostgresDriver:
             async with self._lock:
                 yield self.source
 
-    async def _alone(self, statements: Sequence[str]) -> None:
-        """Statements that must not be in a transaction block, each on its own."""
+    async def _alone(self, statement: str) -> None:
+        """A statement that must not be in a transaction block."""
         with typed_errors():
             async with self.connection() as connection:
                 check_connection(connection)
-                for statement in statements:
-                    await connection.execute(cast("Any", statement), prepare=False)
+                await connection.execute(cast("Any", statement), prepare=False)
 
     async def _transact(self, transaction: Transaction[object]) -> object:
         stale = self.source.max_size if isinstance(self.source, AsyncConnectionPool) else 0

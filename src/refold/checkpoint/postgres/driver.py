@@ -37,9 +37,10 @@ Source: TypeAlias = "psycopg.Connection[Any] | ConnectionPool[psycopg.Connection
 
 ADVISORY_KEY: Final = 0x7265666F6C640001  # "refold", 1
 BEGIN_READ: Final = ("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",)
-BEGIN_WRITE: Final = ("BEGIN", f"SELECT pg_advisory_xact_lock_shared({ADVISORY_KEY})")
-WAIT: Final = (f"SELECT pg_advisory_lock({ADVISORY_KEY})", f"SELECT pg_advisory_unlock({ADVISORY_KEY})")
-VACUUMED: Final = ("VACUUM refold_blob, refold_checkpoint, refold_task_write, refold_segment, refold_pack, refold_log",)
+BEGIN_WRITE: Final = ("BEGIN ISOLATION LEVEL READ COMMITTED", f"SELECT pg_advisory_xact_lock_shared({ADVISORY_KEY})")
+WAIT: Final = f"SELECT pg_advisory_xact_lock({ADVISORY_KEY})"
+"""A transaction of its own: the lock ends with it, however it ends."""
+VACUUMED: Final = "VACUUM refold_blob, refold_checkpoint, refold_task_write, refold_segment, refold_pack, refold_log"
 ATTEMPTS: Final = 6
 
 
@@ -51,6 +52,11 @@ def load_statements() -> Mapping[str, str]:
 
 def check_connection(connection: "psycopg.Connection[Any] | psycopg.AsyncConnection[Any]") -> None:
     """Raises `ConfigurationError` for a connection that would keep what the saver writes from being committed."""
+    if connection.info.parameter_status("server_encoding") == "SQL_ASCII":
+        raise ConfigurationError(
+            "the database has the encoding SQL_ASCII, in which text cannot be told from bytes: make one with ENCODING "
+            "'UTF8'"
+        )
     if not connection.autocommit:
         raise ConfigurationError("the connection must be in autocommit mode: connect(..., autocommit=True)")
     if connection.info.transaction_status not in (TransactionStatus.IDLE, TransactionStatus.UNKNOWN):
@@ -96,12 +102,11 @@ class PostgresDriver:
             with self._lock:
                 yield self.source
 
-    def _alone(self, statements: Sequence[str]) -> None:
-        """Statements that must not be in a transaction block, each on its own."""
+    def _alone(self, statement: str) -> None:
+        """A statement that must not be in a transaction block."""
         with typed_errors(), self.connection() as connection:
             check_connection(connection)
-            for statement in statements:
-                connection.execute(cast("Any", statement), prepare=False)
+            connection.execute(cast("Any", statement), prepare=False)
 
     def _transact(self, transaction: Transaction[object]) -> object:
         stale = self.source.max_size if isinstance(self.source, ConnectionPool) else 0

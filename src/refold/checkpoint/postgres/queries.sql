@@ -8,6 +8,14 @@ SELECT value FROM refold_meta WHERE key = :key;
 -- Keep the first value of a fact.
 INSERT INTO refold_meta (key, value) VALUES (:key, :value) ON CONFLICT (key) DO NOTHING;
 
+-- name: meta_hold
+-- One fact about the database, held until the transaction ends.
+SELECT value FROM refold_meta WHERE key = :key FOR UPDATE;
+
+-- name: thread_lock
+-- One transaction at a time gives a thread a new namespace, or deletes it.
+SELECT pg_advisory_xact_lock(hashtextextended(:thread, 8243122654417846275));
+
 -- name: space_get
 SELECT id, wide FROM refold_space WHERE thread = :thread AND ns = :ns;
 
@@ -21,6 +29,10 @@ SELECT id, wide FROM refold_space WHERE id = :space FOR UPDATE;
 -- name: checkpoint_hold
 -- Hold a checkpoint's row while its writes change. No row: it is gone.
 SELECT seq FROM refold_checkpoint WHERE seq = :seq FOR NO KEY UPDATE;
+
+-- name: checkpoints_hold_space
+-- Hold all checkpoints of a space, so that no writes of tasks come to them.
+SELECT seq FROM refold_checkpoint WHERE space = :space ORDER BY seq FOR UPDATE;
 
 -- name: space_widen
 UPDATE refold_space SET wide = 1 WHERE id = :space;
@@ -164,6 +176,13 @@ DELETE FROM refold_task_write WHERE checkpoint = :checkpoint;
 -- name: writes_delete_space
 DELETE FROM refold_task_write WHERE checkpoint IN (SELECT seq FROM refold_checkpoint WHERE space = :space);
 
+-- name: writes_lost
+-- Writes of checkpoints that are not there.
+SELECT count(*) FROM refold_task_write WHERE checkpoint NOT IN (SELECT seq FROM refold_checkpoint);
+
+-- name: writes_sweep
+DELETE FROM refold_task_write WHERE checkpoint NOT IN (SELECT seq FROM refold_checkpoint);
+
 -- name: write_scan
 -- All rows of writes, a page of checkpoints at a time.
 SELECT w.checkpoint, w.task, w.template, w.data, c.id, c.space
@@ -193,6 +212,10 @@ SELECT id, codec, base, data FROM refold_blob WHERE id = ANY(:keys);
 -- name: blob_hashes
 SELECT id, hash, codec, base FROM refold_blob WHERE id = ANY(:keys);
 
+-- name: blob_hold
+-- Hold blobs while it is decided what they are stored in.
+SELECT id, hash, codec, base FROM refold_blob WHERE id = ANY(:keys) ORDER BY id FOR UPDATE;
+
 -- name: blob_scan
 SELECT id, hash, codec, base FROM refold_blob WHERE id > :after ORDER BY id LIMIT :count;
 
@@ -212,6 +235,15 @@ SELECT id, codec FROM refold_blob WHERE (codec & 15) = 3 AND base = :pack;
 
 -- name: pack_get
 SELECT id, codec, data FROM refold_pack WHERE id = ANY(:keys);
+
+-- name: packs_lost
+-- Packs in which no blob is.
+SELECT count(*) FROM refold_pack
+WHERE id NOT IN (SELECT base FROM refold_blob WHERE (codec & 15) = 3 AND base IS NOT NULL);
+
+-- name: packs_sweep
+DELETE FROM refold_pack
+WHERE id NOT IN (SELECT base FROM refold_blob WHERE (codec & 15) = 3 AND base IS NOT NULL) RETURNING id;
 
 -- name: pack_add
 INSERT INTO refold_pack (codec, data) VALUES (:codec, :data) RETURNING id;
@@ -302,8 +334,9 @@ SELECT checkpoint, template FROM refold_task_write WHERE checkpoint = ANY(:keys)
 SELECT count(*) FROM refold_checkpoint;
 
 -- name: has_tables
--- A row where the tables are.
-SELECT 1 WHERE to_regclass('refold_meta') IS NOT NULL;
+-- A row where the tables are: in the schema in which they would be made. Not by `to_regclass`, which may answer from what
+-- the session saw before another one made them.
+SELECT 1 FROM pg_class WHERE relname = 'refold_meta' AND relnamespace = current_schema()::regnamespace;
 
 -- name: blob_range
 -- Blobs that lie close together, some of which are wanted.

@@ -1,6 +1,7 @@
 """The savers on Postgres: `PostgresSaver` blocks, `AsyncPostgresSaver` is awaited. They read each other's data."""
 
 import asyncio
+import math
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -28,6 +29,12 @@ from refold.core.program import Program, arun, run
 T = TypeVar("T")
 
 _CONNECTION: dict[str, Any] = {"autocommit": True, "prepare_threshold": 0}
+
+
+def _first_try(seconds: float) -> dict[str, Any]:
+    """How to connect once before a pool does: a pool would try again until its time is over, and then not say what was
+    wrong."""
+    return {**_CONNECTION, "connect_timeout": max(2, math.ceil(seconds))}
 
 
 def open_gen(serde: SerializerProtocol) -> Program[Sealer]:
@@ -85,6 +92,7 @@ class PostgresSaver(SyncSaver):
         Raises `DatabaseUnavailableError` when the server cannot be reached.
         """
         with typed_errors():
+            psycopg.connect(conn_string, **_first_try(connect_timeout)).close()
             pool: ConnectionPool[psycopg.Connection[Any]] = ConnectionPool(
                 conn_string, min_size=1, max_size=max_size, kwargs=_CONNECTION, open=False
             )
@@ -146,6 +154,7 @@ class AsyncPostgresSaver(AsyncSaver):
             conn_string, min_size=1, max_size=max_size, kwargs=_CONNECTION, open=False
         )
         with typed_errors():
+            await (await psycopg.AsyncConnection.connect(conn_string, **_first_try(connect_timeout))).close()
             await pool.open(wait=True, timeout=connect_timeout)
         try:
             yield cls(pool, serde=serde, exclusive=exclusive)

@@ -8,6 +8,14 @@ SELECT value FROM refold_meta WHERE key = :key;
 -- Keep the first value of a fact.
 INSERT INTO refold_meta (key, value) VALUES (:key, :value) ON CONFLICT (key) DO NOTHING;
 
+-- name: meta_hold
+-- One fact about the database, held until the transaction ends (SQLite has one writer anyway).
+SELECT value FROM refold_meta WHERE key = :key;
+
+-- name: thread_lock
+-- One transaction at a time gives a thread a new namespace, or deletes it (SQLite has one writer anyway).
+SELECT :thread;
+
 -- name: space_get
 SELECT id, wide FROM refold_space WHERE thread = :thread AND ns = :ns;
 
@@ -21,6 +29,10 @@ SELECT id, wide FROM refold_space WHERE id = :space;
 -- name: checkpoint_hold
 -- Hold a checkpoint's row while its writes change (SQLite has one writer anyway). No row: it is gone.
 SELECT seq FROM refold_checkpoint WHERE seq = :seq;
+
+-- name: checkpoints_hold_space
+-- Hold all checkpoints of a space, so that no writes of tasks come to them (SQLite has one writer anyway).
+SELECT seq FROM refold_checkpoint WHERE space = :space ORDER BY seq;
 
 -- name: space_widen
 UPDATE refold_space SET wide = 1 WHERE id = :space;
@@ -164,6 +176,13 @@ DELETE FROM refold_task_write WHERE checkpoint = :checkpoint;
 -- name: writes_delete_space
 DELETE FROM refold_task_write WHERE checkpoint IN (SELECT seq FROM refold_checkpoint WHERE space = :space);
 
+-- name: writes_lost
+-- Writes of checkpoints that are not there.
+SELECT count(*) FROM refold_task_write WHERE checkpoint NOT IN (SELECT seq FROM refold_checkpoint);
+
+-- name: writes_sweep
+DELETE FROM refold_task_write WHERE checkpoint NOT IN (SELECT seq FROM refold_checkpoint);
+
 -- name: write_scan
 -- All rows of writes, a page of checkpoints at a time.
 SELECT w.checkpoint, w.task, w.template, w.data, c.id, c.space
@@ -193,6 +212,10 @@ SELECT id, codec, base, data FROM refold_blob WHERE id IN (:keys);
 -- name: blob_hashes
 SELECT id, hash, codec, base FROM refold_blob WHERE id IN (:keys);
 
+-- name: blob_hold
+-- Hold blobs while it is decided what they are stored in (SQLite has one writer anyway).
+SELECT id, hash, codec, base FROM refold_blob WHERE id IN (:keys) ORDER BY id;
+
 -- name: blob_scan
 SELECT id, hash, codec, base FROM refold_blob WHERE id > :after ORDER BY id LIMIT :count;
 
@@ -212,6 +235,15 @@ SELECT id, codec FROM refold_blob WHERE (codec & 15) = 3 AND base = :pack;
 
 -- name: pack_get
 SELECT id, codec, data FROM refold_pack WHERE id IN (:keys);
+
+-- name: packs_lost
+-- Packs in which no blob is.
+SELECT count(*) FROM refold_pack
+WHERE id NOT IN (SELECT base FROM refold_blob WHERE (codec & 15) = 3 AND base IS NOT NULL);
+
+-- name: packs_sweep
+DELETE FROM refold_pack
+WHERE id NOT IN (SELECT base FROM refold_blob WHERE (codec & 15) = 3 AND base IS NOT NULL) RETURNING id;
 
 -- name: pack_add
 INSERT INTO refold_pack (codec, data) VALUES (:codec, :data) RETURNING id;
