@@ -4,7 +4,9 @@ import asyncio
 import select
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,6 +19,7 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.graph import START, MessagesState, StateGraph
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import dict_row
 from psycopg_pool import ConnectionPool
@@ -24,6 +27,7 @@ from psycopg_pool import ConnectionPool
 from refold.checkpoint import AsyncPostgresSaver, PostgresSaver
 from refold.checkpoint.collect import collect_gen
 from refold.checkpoint.effects import Select
+from refold.checkpoint.postgres.driver import ADVISORY_KEY
 from refold.checkpoint.removal import delete_for_runs_gen
 from refold.core.program import Effect, run
 from refold.errors import ConfigurationError, DatabaseUnavailableError, HeadMovedError, SchemaVersionError
@@ -54,6 +58,13 @@ def step(saver: PostgresSaver, config: Config, count: int, **metadata: Any) -> C
     config = saver.put(config, made, {"source": "loop", "step": count, **metadata}, {"messages": count})  # type: ignore[typeddict-unknown-key]
     saver.put_writes(config, [("messages", [message(count)])], f"task {count}")
     return config
+
+
+def own(number: int) -> Any:
+    """A checkpoint whose values no other has."""
+    made = checkpoint_of(0)
+    made["channel_values"] = {"messages": [message(1000 + number), message(2000 + number)]}
+    return made
 
 
 def count_of(saver: PostgresSaver, thread: str) -> int:
@@ -337,6 +348,249 @@ class TestManyWriters:
         writer.join()
         assert (count_of(saver, "copy"), count_of(saver, "t")) == (3, 4)
         assert saver.verify().problems == ()
+
+
+class Pausing:
+    """Lets a saver stop once, in the middle of a transaction, right after a statement."""
+
+    def __init__(self, saver: PostgresSaver, statement: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.reached, self.go_on = threading.Event(), threading.Event()
+        answer = saver._driver._statement
+
+        def pause(connection: Any, progress: Any, effect: Any) -> object:
+            found = answer(connection, progress, effect)
+            if getattr(effect, "statement", "") == statement and not self.reached.is_set():
+                self.reached.set()
+                assert self.go_on.wait(20)
+            return found
+
+        monkeypatch.setattr(saver._driver, "_statement", pause)
+
+
+def rows_of(url: str) -> dict[str, int]:
+    """Rows of every table."""
+    with psycopg.connect(url, autocommit=True) as db:
+        names = [
+            row[0] for row in db.execute("SELECT relname FROM pg_class WHERE relname ~ '^refold_' AND relkind = 'r'")
+        ]
+        return {name: db.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in names}  # type: ignore[arg-type,index]
+
+
+class TestSideBySide:
+    """Two writers that meet, stopped where it hurts."""
+
+    @pytest.fixture
+    def other(self, postgres_url: str) -> Iterator[PostgresSaver]:
+        with PostgresSaver.from_conn_string(postgres_url) as found:
+            yield found
+
+    @pytest.mark.parametrize("removal", ["delete_thread", "prune", "delete_for_runs"])
+    def test_writes_that_come_while_their_checkpoint_goes(
+        self,
+        saver: PostgresSaver,
+        other: PostgresSaver,
+        postgres_url: str,
+        removal: str,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """What a task stores while its checkpoint is removed is removed too: fault 154 wants no row left."""
+        config = step(saver, at("t"), 2, run_id="r")
+        other.get_tuple(at("t"))
+        pausing = Pausing(saver, "blob_find", monkeypatch)
+        writer = threading.Thread(
+            target=saver.put_writes, args=(config, [("messages", [HumanMessage("secret text " * 20)])], "late")
+        )
+        writer.start()
+        assert pausing.reached.wait(20)
+        remove = {
+            "delete_thread": lambda: other.delete_thread("t"),
+            "prune": lambda: other.prune(["t"], strategy="delete"),
+            "delete_for_runs": lambda: other.delete_for_runs(["r"]),
+        }[removal]
+        remover = threading.Thread(target=remove)
+        remover.start()
+        remover.join(0.5)
+        pausing.go_on.set()
+        writer.join()
+        remover.join()
+        other.gc()
+        assert {name for name, count in rows_of(postgres_url).items() if count} <= {"refold_meta"}
+        assert other.verify().problems == ()
+
+    def test_a_new_namespace_while_the_thread_goes(
+        self, saver: PostgresSaver, other: PostgresSaver, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A subgraph's first checkpoint that is stored while its thread is deleted does not bring the thread back."""
+        step(saver, at("t"), 2)
+        other.get_tuple(at("t"))
+        pausing = Pausing(saver, "space_add", monkeypatch)
+        inner: Config = {"configurable": {"thread_id": "t", "checkpoint_ns": "sub:1"}}
+        writer = threading.Thread(target=step, args=(saver, inner, 1))
+        writer.start()
+        assert pausing.reached.wait(20)
+        remover = threading.Thread(target=other.delete_thread, args=("t",))
+        remover.start()
+        remover.join(0.5)
+        pausing.go_on.set()
+        writer.join()
+        remover.join()
+        assert [
+            found.config for found in other.list({"configurable": {"thread_id": "t"}}) if found.checkpoint["id"]
+        ] == []
+
+    def test_two_compactions(
+        self, saver: PostgresSaver, other: PostgresSaver, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A value goes into one pack: once it is deleted its text is nowhere."""
+        for number in range(70):
+            saver.put(at(f"t{number}"), own(number), {}, {"messages": 0})
+        other.get_tuple(at("t1"))
+        pausing = Pausing(saver, "pack_add", monkeypatch)
+        first, second = threading.Thread(target=saver.compact), threading.Thread(target=other.compact)
+        first.start()
+        assert pausing.reached.wait(20)
+        second.start()
+        second.join(0.5)
+        pausing.go_on.set()
+        first.join()
+        second.join()
+        assert saver.verify().problems == ()
+        for number in range(70):
+            saver.delete_thread(f"t{number}")
+        saver.gc()
+        assert {name for name, count in rows_of(postgres_url).items() if count} <= {"refold_meta"}
+
+    def test_a_value_that_is_packed_while_it_is_collected(
+        self, saver: PostgresSaver, other: PostgresSaver, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A compaction that packs what a collection is about to remove leaves no text of it in the pack."""
+        for number in range(70):
+            metadata: Any = {"run_id": f"r{number}"}
+            saver.put(at(f"t{number}"), own(number), metadata, {"messages": 0})
+        other.get_tuple(at("t1"))
+        run(delete_for_runs_gen(saver._ctx(), [f"r{number}" for number in range(70)]), saver._driver.handle)
+        pausing = Pausing(saver, "pack_add", monkeypatch)
+        packing = threading.Thread(target=saver.compact)
+        packing.start()
+        assert pausing.reached.wait(20)
+        collecting = threading.Thread(target=other.gc)
+        collecting.start()
+        collecting.join(0.5)
+        pausing.go_on.set()
+        packing.join()
+        collecting.join()
+        other.gc()
+        assert {name for name, count in rows_of(postgres_url).items() if count} <= {"refold_meta"}
+
+    async def test_a_collection_that_is_cancelled_while_it_waits(self, postgres_url: str) -> None:
+        """Cancelled at any moment of its wait for writers, a collection leaves no lock: all go on."""
+        async with AsyncPostgresSaver.from_conn_string(postgres_url, max_size=4) as saver:
+            for number in range(8):
+                await saver.aput(at(f"t{number}"), own(number), {}, {"messages": 0})
+            await saver.adelete_thread("t3")
+            with psycopg.connect(postgres_url) as writer:
+                writer.execute(f"SELECT pg_advisory_xact_lock_shared({ADVISORY_KEY})")
+                collecting = asyncio.create_task(saver.agc())
+                await asyncio.sleep(0.5)
+                writer.commit()
+                time.sleep(0.2)  # the server answers while the loop does not look
+                collecting.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await collecting
+            puts = [saver.aput(at(f"n{number}"), checkpoint_of(1), {}, {"messages": 1}) for number in range(4)]
+            await asyncio.wait_for(asyncio.gather(*puts), 10)
+
+
+class TestAnyServer:
+    """Settings of a server that an application does not choose."""
+
+    @pytest.mark.parametrize("level", ["repeatable read", "serializable", "read uncommitted"])
+    def test_isolation(self, postgres_url: str, level: str) -> None:
+        """The savers choose the isolation that they need, whatever the database's default is."""
+        name = conninfo_to_dict(postgres_url)["dbname"]
+        with psycopg.connect(postgres_url, autocommit=True) as admin:
+            admin.execute(f"ALTER DATABASE {name} SET default_transaction_isolation = '{level}'")  # type: ignore[arg-type]
+        with PostgresSaver.from_conn_string(postgres_url) as saver:
+            graph = (
+                StateGraph(MessagesState)
+                .add_node("say", lambda state: {"messages": [("ai", "x")]})
+                .add_edge(START, "say")
+                .compile(checkpointer=saver)
+            )
+            with ThreadPoolExecutor(8) as pool:
+                states = list(
+                    pool.map(lambda n: graph.invoke({"messages": [("user", "hi")]}, at(f"t{n % 8}")), range(16))
+                )
+            assert len(states) == 16
+            assert saver.verify().problems == ()
+
+    def test_set_up_by_many_at_once(self, postgres_url: str) -> None:
+        """Processes that start together on an empty database all get one that is set up."""
+        savers = 6
+        barrier = threading.Barrier(savers)
+        failures: list[BaseException] = []
+
+        def start() -> None:
+            try:
+                with PostgresSaver.from_conn_string(postgres_url, max_size=1) as saver:
+                    barrier.wait()
+                    saver.setup()
+            except BaseException as error:  # noqa: BLE001 - reported below
+                failures.append(error)
+
+        for _ in range(5):
+            with psycopg.connect(postgres_url, autocommit=True) as admin:
+                admin.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+            threads = [threading.Thread(target=start) for _ in range(savers)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert failures == []
+
+    def test_a_schema_of_its_own(self, postgres_url: str) -> None:
+        """A tenant's schema before the shared one on the search path has tables of its own."""
+        with PostgresSaver.from_conn_string(postgres_url) as shared:
+            step(shared, at("shared"), 2)
+            with psycopg.connect(postgres_url, autocommit=True) as admin:
+                admin.execute("CREATE SCHEMA tenant")
+            with PostgresSaver.from_conn_string(f"{postgres_url} options='-c search_path=tenant,public'") as tenant:
+                tenant.setup()
+                assert list(tenant.list(None)) == []
+                assert tenant.stats().checkpoints == 0
+                step(tenant, at("own"), 3)
+                tenant.gc()
+                assert tenant.stats().database_bytes > 0
+            assert [found.config["configurable"]["thread_id"] for found in shared.list(None)] == ["shared"]
+
+    def test_an_encoding_without_text_is_refused(self, postgres_server: str, postgres_url: str) -> None:
+        """SQL_ASCII gives bytes where text is meant: an error says what to do."""
+        name = conninfo_to_dict(postgres_url)["dbname"]
+        with psycopg.connect(postgres_server, autocommit=True) as admin:
+            admin.execute(  # type: ignore[call-overload]
+                f"CREATE DATABASE {name}_ascii ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0"
+            )
+        with (
+            PostgresSaver.from_conn_string(make_conninfo(postgres_url, dbname=f"{name}_ascii")) as saver,
+            pytest.raises(ConfigurationError, match="UTF8"),
+        ):
+            saver.setup()
+
+    def test_a_database_that_is_not_there(self, postgres_url: str) -> None:
+        """A wrong name is said at once, in the server's words, not after the pool's time."""
+        url = make_conninfo(postgres_url, dbname="nosuchdb")
+        with (
+            pytest.raises(DatabaseUnavailableError, match="nosuchdb"),
+            PostgresSaver.from_conn_string(url),
+        ):
+            pass
+
+    async def test_a_database_that_is_not_there_awaited(self, postgres_url: str) -> None:
+        """The same from a coroutine."""
+        url = make_conninfo(postgres_url, dbname="nosuchdb")
+        with pytest.raises(DatabaseUnavailableError, match="nosuchdb"):
+            async with AsyncPostgresSaver.from_conn_string(url):
+                pass
 
 
 class Relay:
