@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from refold.checkpoint.header import Header, Write
-from refold.checkpoint.lean import Lean
+from refold.checkpoint.lean import Cut, Lean
 from refold.checkpoint.message_log import Origin
 from refold.checkpoint.spaces import Space
 
@@ -25,11 +25,13 @@ Entry: TypeAlias = int | bytes
 
 class Lru(Generic[K, V]):
     """A bounded mapping that forgets what was not used for longest. Safe to share between threads. `cost` is of some
-    values together; that of a value may not change while it is here."""
+    values together; that of a value may not change while it is here. The last `keep` values stay, whatever they
+    cost."""
 
-    def __init__(self, limit: int, cost: Callable[[Collection[V]], int] = len) -> None:
+    def __init__(self, limit: int, cost: Callable[[Collection[V]], int] = len, *, keep: int = 0) -> None:
         self._limit = limit
         self._cost = cost
+        self._keep = keep
         self._used = 0
         self._items: OrderedDict[K, V] = OrderedDict()
         self._lock = threading.Lock()
@@ -53,7 +55,7 @@ class Lru(Generic[K, V]):
             self._used -= self._cost((self._items.pop(key),))
 
     def _shrink(self) -> None:
-        while self._used > self._limit and self._items:
+        while self._used > self._limit and len(self._items) > self._keep:
             self._used -= self._cost((self._items.popitem(last=False)[1],))
 
     def get_many(self, keys: Iterable[K]) -> dict[K, V]:
@@ -114,11 +116,12 @@ class ListState:
     """The first `length` elements of a log as they were last written or read. Never changed once made.
 
     A longer state of the same log has a shorter one as its prefix. What a list that was written was, where it was a
-    `MessageLog`, is `origin`; a list that was read is `source` itself.
+    `MessageLog`, is `origin`; a list that was read is `source` itself. `weight`: about how many bytes it keeps.
     """
 
     elements: Elements
     length: int
+    weight: int
     origin: Origin | None = None
     source: Sequence[object] | None = None
 
@@ -140,6 +143,7 @@ class ListState:
         origin: Origin | None,
     ) -> "ListState":
         """With others after the first `keep` elements. Needs `compares`."""
+        weight = self.weight * keep // max(self.length, 1) + weight_of(marks)
         known, length = self.elements, keep + len(entries)
         with known.lock:
             if len(known.entries) != keep:
@@ -147,7 +151,34 @@ class ListState:
             known.entries.extend(entries)
             known.objects.extend(objects)
             known.marks.extend(marks)
-        return ListState(elements=known, length=length, origin=origin)
+        return ListState(elements=known, length=length, weight=weight, origin=origin)
+
+
+_OBJECT = 100  # bytes of a small object in a container
+_ELEMENT = 1_500  # bytes of a live message beside its texts, with its mark
+
+
+def weight_of(marks: Collection[object]) -> int:
+    """About how many bytes elements keep in memory that are like this."""
+    return _ELEMENT * len(marks) + sum(len(mark) if type(mark) is bytes else _weight(mark) for mark in marks)
+
+
+def _weight(mark: object) -> int:
+    if isinstance(mark, Cut):
+        return mark.size
+    return _texts(mark[0] if isinstance(mark, tuple) else mark)
+
+
+def _texts(value: object) -> int:
+    match value:
+        case str() | bytes():
+            return _OBJECT + len(value)
+        case dict():
+            return _OBJECT + sum(map(_texts, value.values()))
+        case list():
+            return _OBJECT + sum(map(_texts, value))
+        case _:
+            return _OBJECT
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -168,7 +199,7 @@ Step: TypeAlias = tuple[int, *tuple[str, ...]]
 
 @dataclass(frozen=True, kw_only=True)
 class Caches:
-    """All caches of one database. Limits: bytes for values (about), elements for lists, entries for the rest."""
+    """All caches of one database. Limits: bytes for values and lists (about), entries for the rest."""
 
     lean: Lru[int, Lean]
     lists: Lru[int, ListState]

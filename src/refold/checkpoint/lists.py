@@ -13,13 +13,13 @@ A list channel mostly grows. `draft_list` compares a list with the state that is
 
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from langchain_core.messages import BaseMessage
 from langgraph.types import Send
 
-from refold.checkpoint.caches import Elements, Entry, ListState
+from refold.checkpoint.caches import Elements, Entry, ListState, weight_of
 from refold.checkpoint.drafts import Context, Draft, draft_of
 from refold.checkpoint.header import InLog
 from refold.checkpoint.lean import NOT_PLAIN, Cut, Mark, copy_plain, mark_of_lean, mark_of_message, same, signature
@@ -74,7 +74,7 @@ class ListDraft:
             new = keep - self.since
             return self.before.grown(keep, tail, self.objects[new:], self.marks[new:], self.origin)
         elements = Elements([*self.head(keep), *tail], list(self.objects), list(self.marks))
-        return ListState(elements=elements, length=keep + len(tail), origin=self.origin)
+        return ListState(elements=elements, length=keep + len(tail), weight=weight_of(self.marks), origin=self.origin)
 
     @property
     def drafts(self) -> Sequence[Draft]:
@@ -116,7 +116,8 @@ def draft_list(
     start = max(0, keep - NEWEST) if trust and state.compares and _has_grown(value, state, keep) else 0
     if len(value) >= keep and state.compares and _is_unchanged(value, state, start, keep):
         start = keep
-    return _draft_from(ctx, value, start, base=base, state=state, snapshot=snapshot)
+    # What is remembered beyond the parent's elements is of another branch, and may be gone from the database.
+    return _draft_from(ctx, value, start, base=base, state=replace(state, length=keep), snapshot=snapshot)
 
 
 def _is_unchanged(value: list[object], state: ListState, start: int, stop: int) -> bool:

@@ -162,7 +162,9 @@ def _recall_lists_gen(ctx: Context, tip: Tip | None, values: Mapping[str, object
     if logs:
         found = yield from Transaction(program=partial(read_logs_gen, ctx, logs), write=False)
         for log, entries in found.items():
-            ctx.caches.lists.put(log, ListState(elements=Elements(list(entries), [], []), length=len(entries)))
+            ctx.caches.lists.put(
+                log, ListState(elements=Elements(list(entries), [], []), length=len(entries), weight=32 * len(entries))
+            )
 
 
 def _write_put_gen(ctx: Context, draft: PutDraft) -> Program[Written | Stale | Dropped]:

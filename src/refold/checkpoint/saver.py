@@ -43,18 +43,20 @@ from refold.core.program import Program
 T = TypeVar("T")
 Procedure = Callable[[Context], Program[T]]
 
-_LIST_ELEMENTS = 200_000
+_LISTS = 4  # times the bytes for values: without what it remembers of a list, each step serializes the whole list
+_GOING_ON = 4  # lists that stay, whatever they weigh: those of the runs that go on
 
 
-def _elements_in(states: Collection[ListState]) -> int:
-    return sum(state.length + 1 for state in states)
+def _weight(states: Collection[ListState]) -> int:
+    return sum(state.weight for state in states)
 
 
 class Shared:
     """What a saver and its clones (`with_allowlist` makes shallow copies) have in common."""
 
     def __init__(self, *, cache_bytes: int) -> None:
-        self.caches = Caches(lean=Lru(cache_bytes, cost), lists=Lru(_LIST_ELEMENTS, _elements_in))
+        lists = Lru[int, ListState](_LISTS * cache_bytes, _weight, keep=_GOING_ON)
+        self.caches = Caches(lean=Lru(cache_bytes, cost), lists=lists)
         self.sealer: Sealer | None = None
 
 

@@ -9,7 +9,7 @@ from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from refold.checkpoint.blobs import Found, pull_gen
-from refold.checkpoint.caches import Elements, Entry, ListState
+from refold.checkpoint.caches import Elements, Entry, ListState, weight_of
 from refold.checkpoint.drafts import Context
 from refold.checkpoint.header import Cell, InBlob, Inline, InLog
 from refold.checkpoint.lean import Lean, cut_text, thaw
@@ -96,7 +96,9 @@ def value_of(ctx: Context, pulled: Pulled, cell: Cell, *, remember: bool = False
             if remember:
                 marks = [mark_of(item) if form is None else form for item, form in zip(items, forms, strict=True)]
                 elements = Elements(list(entries), items[:], marks)
-                ctx.caches.lists.put(log, ListState(elements=elements, length=length, source=items))
+                ctx.caches.lists.put(
+                    log, ListState(elements=elements, length=length, weight=weight_of(marks), source=items)
+                )
             return _DeltaSnapshot(items) if snapshot else items
 
 
