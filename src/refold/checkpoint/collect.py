@@ -17,25 +17,25 @@ collection leaves a valid database and some names on a list, which the next one 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import Final, TypeVar, cast
 
 from refold.checkpoint.blobs import Found, pack_pack, pull_gen, unpack_pack
+from refold.checkpoint.deletions import forget_old_gen
 from refold.checkpoint.drafts import Context
 from refold.checkpoint.effects import Args, Barrier, Select, SelectEach, SelectIn, Transaction, as_bytes, one
-from refold.checkpoint.header import Cell, InBlob, Inline, InLog, id_time
+from refold.checkpoint.header import Cell, InBlob, Inline, InLog
 from refold.checkpoint.logs import read_logs_gen
 from refold.checkpoint.rows import header_of, read_templates_gen, unpack_task, write_page_gen, writes_of
 from refold.checkpoint.seal import CODEC_MASK, COMPOSITE, PACKED
-from refold.checkpoint.spaces import DELETED, CheckpointRow, unpack_id
+from refold.checkpoint.spaces import CheckpointRow, unpack_id
 from refold.core.program import Program
 
 T = TypeVar("T")
 
 _PAGE: Final = 512
 _BATCH: Final = 256  # blobs removed in one transaction: others wait for milliseconds only
-_REMEMBER: Final = timedelta(days=30)
 _TURN: Final = "collection"
 _FREED: Final = "freed"
 _DOOM: Final = "doom"
@@ -141,14 +141,12 @@ def _is_due_gen(removed: int) -> Program[bool]:
 
 
 def _tidy_gen(now: datetime) -> Program[int]:
-    """Forget what is counted, and deletions so old that no late write can come any more. Remove rows that nothing leads
+    """Forget what is counted, and removals so old that no late step can come any more. Remove rows that nothing leads
     to, which there are only by a fault; how many packs."""
     yield from Select(statement="meta_set", args={"key": _FREED, "value": b"0"})
     yield from Select(statement="writes_sweep")
     swept = yield from Select(statement="packs_sweep")
-    rows = yield from Select(statement="meta_from", args={"start": DELETED, "stop": DELETED + "~", "count": 100_000})
-    old = [key for key, newest in rows if now - id_time(as_bytes(newest).decode()) > _REMEMBER]
-    yield from SelectEach(statement="meta_delete", rows=[{"key": key} for key in old])
+    yield from forget_old_gen(now)
     return len(swept)
 
 

@@ -1,7 +1,8 @@
 """Values on their way into the database: serialized, named and sealed before any transaction begins."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from refold.checkpoint.caches import Caches
 from refold.checkpoint.lean import is_lean
@@ -20,6 +21,7 @@ class Context:
     sealer: Sealer
     caches: Caches
     exclusive: bool
+    clock: Callable[[], datetime]
 
 
 @dataclass(kw_only=True, slots=True, eq=False)

@@ -3,12 +3,16 @@
 A thread whose messages are in a delta channel stores no list, only writes. A graph compiled with a plain channel in its
 place (an older release of the application, say) rebuilds the list from the writes since LangGraph 1.2.16; before, it
 reads that thread as empty and goes on from there, and every later checkpoint holds the loss. LangGraph does not notice,
-but the saver can: of all that the channel held, and that this step neither wrote nor removed, nothing is in the value.
+but the saver can: of all that the channel held, and that this step neither wrote nor removed, nothing is in the value,
+which has no more than what the step wrote (elements without an id may have been given one since).
 This is looked at once in the life of a thread: the plain value that passes is stored, and later steps build on it. A
 run whose first checkpoint was refused may go on to the next before it stops; that one is refused by the thread's head.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from importlib.metadata import version
 from typing import Final, cast
 
 from langchain_core.messages import BaseMessage, RemoveMessage
@@ -28,10 +32,12 @@ from refold.errors import CheckpointError
 _COUNTERS: Final = "counters_since_delta_snapshot"
 
 
-def refuse_lost_channels_gen(ctx: Context, space: Address, before: Tip | None, checkpoint: Checkpoint) -> Program[None]:
+def refuse_lost_channels_gen(
+    ctx: Context, space: Address, before: Tip | None, checkpoint: Checkpoint, metadata: Mapping[str, object]
+) -> Program[None]:
     """Raise `CheckpointError` for a checkpoint whose plain value lacks what a delta channel held in the one before."""
     values = checkpoint["channel_values"]
-    suspects = [] if before is None else _suspects(ctx, before.header, values)
+    suspects = [] if before is None else _suspects(ctx, before.header, values, metadata.get("step"))
     if before is None or not suspects:
         return
     config = config_of(space.thread, space.ns, before.checkpoint_id)
@@ -49,17 +55,29 @@ def refuse_lost_channels_gen(ctx: Context, space: Address, before: Tip | None, c
             )
 
 
-def _suspects(ctx: Context, before: Header, values: Mapping[str, object]) -> Sequence[str]:
-    """The channels with a plain list or dict now that were delta channels without a stored value before."""
+def _suspects(ctx: Context, before: Header, values: Mapping[str, object], step: object) -> Sequence[str]:
+    """The channels with a plain list or dict now that were delta channels without a stored value before. Where several
+    supersteps are in one checkpoint (durability "exit") it is not known what they removed: then only a runtime that
+    loses channels is suspected."""
     metadata = stored_of(ctx, before.metadata) if isinstance(before.metadata, Stored) else before.metadata
-    counters = cast("Mapping[str, object]", metadata).get(_COUNTERS)
+    known = cast("Mapping[str, object]", metadata)
+    counters, last = known.get(_COUNTERS), known.get("step")
     if not isinstance(counters, Mapping):
+        return []
+    if isinstance(last, int) and isinstance(step, int) and step > last + 1 and rebuilds_lists():
         return []
     return [
         channel
         for channel, value in values.items()
         if channel in counters and channel not in before.cells and type(value) in (list, dict)
     ]
+
+
+@cache
+def rebuilds_lists() -> bool:
+    """Whether this LangGraph's plain channels read what delta channels wrote."""
+    found = re.match(r"(\d+)\.(\d+)\.(\d+)", version("langgraph"))
+    return found is not None and tuple(map(int, found.groups())) >= (1, 2, 16)
 
 
 def _is_lost(ctx: Context, history: DeltaChannelHistory, step: Sequence[object], value: object) -> bool:
@@ -74,7 +92,7 @@ def _is_lost(ctx: Context, history: DeltaChannelHistory, step: Sequence[object],
     shown: set[object] = set()
     _apply(ctx, shown, value, keyed=keyed)
     kept = held - fresh
-    return bool(kept) and kept.isdisjoint(shown)
+    return bool(kept) and kept.isdisjoint(shown) and len(shown) <= len(fresh)
 
 
 def _apply(ctx: Context, held: set[object], write: object, *, keyed: bool) -> None:

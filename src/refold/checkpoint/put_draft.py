@@ -4,7 +4,7 @@ Values are serialized here, before any transaction. What the parent has and the 
 at again, without looking at the value.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -26,7 +26,10 @@ _KNOWN_KEYS = frozenset({"id", "ts", "channel_values", "channel_versions", "vers
 
 @dataclass(frozen=True, kw_only=True)
 class PutDraft:
-    """A checkpoint ready to be written, given that its parent still is what `tip` says."""
+    """A checkpoint ready to be written, given that its parent still is what `tip` says.
+
+    `callers` are the checkpoints of the graphs around a subgraph; `rebuilt` are delta channels that have no value here.
+    """
 
     address: Address
     parent_id: str | None
@@ -35,6 +38,8 @@ class PutDraft:
     cells: Mapping[str, CellDraft]
     run: bytes | None
     fork: bool
+    callers: Sequence[str]
+    rebuilt: Collection[str]
 
 
 def draft_put(
@@ -74,10 +79,19 @@ def draft_put(
         rest=_storable(ctx, rest),
     )
     run = metadata.get("run_id")
+    counters = metadata.get("counters_since_delta_snapshot")
     return PutDraft(
         address=address, parent_id=parent_id, tip=tip, header=header, cells=cells,
         run=None if run is None else run_name(ctx, str(run)), fork=metadata.get("source") == "fork",
+        callers=callers_in(metadata),
+        rebuilt=[channel for channel in counters or () if channel in versions and channel not in cells],
     )  # fmt: skip
+
+
+def callers_in(metadata: Mapping[str, object]) -> Sequence[str]:
+    """The checkpoints that the graphs around a subgraph were at, by LangGraph's metadata."""
+    parents = metadata.get("parents")
+    return [str(parent) for parent in parents.values()] if isinstance(parents, Mapping) else []
 
 
 def _carried(

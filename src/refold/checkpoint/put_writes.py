@@ -12,6 +12,7 @@ from refold.checkpoint.ahead import ahead_of_writes
 from refold.checkpoint.blobs import store_gen
 from refold.checkpoint.caches import Step
 from refold.checkpoint.cells import CellDraft, draft_cell, drafts_in, settle_cells_gen
+from refold.checkpoint.deletions import is_deleted_gen
 from refold.checkpoint.drafts import Context, Draft, every_draft, seal_new, use_as_base
 from refold.checkpoint.effects import Args, Select, Transaction, one
 from refold.checkpoint.header import Write
@@ -23,7 +24,6 @@ from refold.checkpoint.spaces import (
     find_checkpoint_gen,
     find_space_gen,
     hold_checkpoint,
-    is_deleted_gen,
     lock_thread,
     open_space_gen,
 )

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import cast
 
+from refold.checkpoint.deletions import note_pruned_gen
 from refold.checkpoint.drafts import Context, run_name
 from refold.checkpoint.effects import Args, Select, SelectEach, SelectIn, Transaction
 from refold.checkpoint.header import channels_of, channels_written
@@ -64,6 +65,9 @@ def remove_gen(ctx: Context, space: Space, nodes: Sequence[Node], kept: set[int]
     yield from SelectEach(statement="checkpoint_hold", rows=rows)  # so that all writes are seen
     yield from SelectEach(statement="writes_delete", rows=[{"checkpoint": seq} for seq in sorted(going)])
     yield from SelectEach(statement="checkpoint_delete", rows=rows)
+    gone = [node.checkpoint_id for node in nodes if node.seq in going and node.state != AWAITED]
+    if gone:
+        yield from note_pruned_gen(space, max(gone), ctx.clock())
     if len(going) == len(nodes):
         yield from Select(statement="runs_delete_space", args={"space": space.id})
         yield from Select(statement="space_delete", args={"space": space.id})

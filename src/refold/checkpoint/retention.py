@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias, cast
 
 from refold.checkpoint.drafts import Context
 from refold.checkpoint.effects import SelectIn, Transaction
-from refold.checkpoint.header import Header
+from refold.checkpoint.header import Header, id_time
 from refold.checkpoint.read import stored_of
 from refold.checkpoint.removal import remove_gen
 from refold.checkpoint.rows import header_of, read_templates_gen
@@ -76,7 +76,7 @@ def _prune_thread_gen(ctx: Context, thread: str, retention: Retention) -> Progra
     if retention.strategy == "delete":
         if retention.before is not None and not (yield from _is_idle_gen(ctx, spaces, retention.before)):
             return 0
-        return (yield from delete_spaces_gen(thread))
+        return (yield from delete_spaces_gen(ctx, thread))
     removed = 0
     gone: set[tuple[str, str]] = set()  # (namespace, checkpoint id) of what is no longer listed
     for space, ns in spaces:
@@ -127,7 +127,8 @@ def _is_idle_gen(ctx: Context, spaces: Sequence[tuple[Space, str]], before: date
         nodes = yield from nodes_gen(space)
         newest = [node.seq for node in nodes if node.state == LISTED][:1]
         times = yield from _times_gen(ctx, space, newest)
-        if any(made >= before for made in times.values()):
+        early = [id_time(node.checkpoint_id) for node in nodes if node.state == AWAITED]  # of a run that has just begun
+        if any(made >= before for made in (*times.values(), *early)):
             return False
     return bool(spaces)
 

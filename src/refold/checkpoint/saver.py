@@ -60,6 +60,10 @@ class Shared:
         self.sealer: Sealer | None = None
 
 
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
 class BaseSaver(BaseCheckpointSaver[Any]):
     """The part of a saver that does not depend on how it waits."""
 
@@ -76,7 +80,9 @@ class BaseSaver(BaseCheckpointSaver[Any]):
         known = self._context
         if known is not None and known[0] is self.serde and known[1].sealer is sealer:
             return known[1]
-        context = Context(serde=Serde(self.serde), sealer=sealer, caches=self._shared.caches, exclusive=self.exclusive)
+        context = Context(
+            serde=Serde(self.serde), sealer=sealer, caches=self._shared.caches, exclusive=self.exclusive, clock=_now
+        )
         self._context = (self.serde, context)
         return context
 

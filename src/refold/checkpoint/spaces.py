@@ -4,7 +4,6 @@ A *space* is one (thread, namespace). Checkpoint ids are ordered as text; canoni
 which order the same way. A space that meets any other id becomes *wide*: all its ids are stored as text from then on.
 """
 
-import hashlib
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +17,6 @@ from refold.core.program import Program
 from refold.errors import ConfigurationError
 
 LISTED, HIDDEN, AWAITED = 0, 1, 2
-DELETED = "deleted/"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -200,28 +198,6 @@ def find_gen(address: Address) -> Program[tuple[Space, CheckpointRow] | None]:
         return None
     space = Space(id=cast("int", row[0]), wide=bool(row[1]))
     return space, read_row(row[2:], space)
-
-
-def deletion_key(thread: str) -> str:
-    """Where it is remembered that a thread was deleted: by hash, so that its name is gone."""
-    name = hashlib.blake2b(thread.encode("utf-8", "surrogatepass"), digest_size=16, person=b"refold-deleted")
-    return DELETED + name.hexdigest()
-
-
-def is_deleted_gen(thread: str, *checkpoint_ids: str | None) -> Program[bool]:
-    """Whether the thread was deleted when it had one of these checkpoints, or later."""
-    row = one((yield from Select(statement="meta_get", args={"key": deletion_key(thread)})))
-    if row is None:
-        return False
-    newest = as_bytes(row[0]).decode("utf-8", "surrogatepass")
-    return any(known is not None and known <= newest for known in checkpoint_ids)
-
-
-def note_deletion_gen(thread: str, newest: str) -> Program[None]:
-    """Remember a deletion by the newest checkpoint id that it met. Later ones win."""
-    if not (yield from is_deleted_gen(thread, newest)):
-        value = newest.encode("utf-8", "surrogatepass")
-        yield from Select(statement="meta_set", args={"key": deletion_key(thread), "value": value})
 
 
 def await_gen(space: Space, checkpoint_id: str) -> Program[int]:

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import cast
 
+from refold.checkpoint.deletions import note_deletion_gen
 from refold.checkpoint.drafts import Context
 from refold.checkpoint.effects import Args, Select, Transaction
-from refold.checkpoint.spaces import Space, lock_space, lock_thread, note_deletion_gen, unpack_id
+from refold.checkpoint.spaces import Space, lock_space, lock_thread, unpack_id
 from refold.core.program import Program
 
 
@@ -56,11 +57,11 @@ def nodes_gen(space: Space) -> Program[Sequence[Node]]:
 
 def delete_thread_gen(ctx: Context, thread: str) -> Program[int]:
     """Remove everything of a thread; how many checkpoints that were."""
-    removed = yield from Transaction(program=partial(delete_spaces_gen, thread), write=True)
-    return removed
+    return (yield from Transaction(program=partial(delete_spaces_gen, ctx, thread), write=True))
 
 
-def delete_spaces_gen(thread: str) -> Program[int]:
+def delete_spaces_gen(ctx: Context, thread: str) -> Program[int]:
+    """The same within a transaction."""
     removed, newest = 0, ""
     yield from lock_thread(thread)
     spaces = yield from spaces_gen(thread)
@@ -71,7 +72,7 @@ def delete_spaces_gen(thread: str) -> Program[int]:
         newest = max([newest, *(node.checkpoint_id for node in nodes)])
         yield from delete_space_gen(space)
     if newest:
-        yield from note_deletion_gen(thread, newest)
+        yield from note_deletion_gen(thread, newest, ctx.clock())
     return removed
 
 
