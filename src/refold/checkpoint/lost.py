@@ -4,7 +4,7 @@ A thread whose messages are in a delta channel stores no list, only writes. A gr
 place (an older release of the application, say) rebuilds the list from the writes since LangGraph 1.2.16; before, it
 reads that thread as empty and goes on from there, and every later checkpoint holds the loss. LangGraph does not notice,
 but the saver can: of all that the channel held, and that this step neither wrote nor removed, nothing is in the value,
-which has no more than what the step wrote (elements without an id may have been given one since).
+which has no more than what the step wrote.
 This is looked at once in the life of a thread: the plain value that passes is stored, and later steps build on it. A
 run whose first checkpoint was refused may go on to the next before it stops; that one is refused by the thread's head.
 """
@@ -92,7 +92,8 @@ def _is_lost(ctx: Context, history: DeltaChannelHistory, step: Sequence[object],
     shown: set[object] = set()
     _apply(ctx, shown, value, keyed=keyed)
     kept = held - fresh
-    return bool(kept) and kept.isdisjoint(shown) and len(shown) <= len(fresh)
+    has_more = bool(fresh) and len(shown) > len(fresh)  # elements without an id may have been given one since
+    return bool(kept) and kept.isdisjoint(shown) and not has_more
 
 
 def _apply(ctx: Context, held: set[object], write: object, *, keyed: bool) -> None:
