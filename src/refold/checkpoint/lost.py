@@ -3,8 +3,7 @@
 A thread whose messages are in a delta channel stores no list, only writes. A graph compiled with a plain channel in its
 place (an older release of the application, say) rebuilds the list from the writes since LangGraph 1.2.16; before, it
 reads that thread as empty and goes on from there, and every later checkpoint holds the loss. LangGraph does not notice,
-but the saver can: of all that the channel held, and that this step neither wrote nor removed, nothing is in the value,
-which has no more than what the step wrote.
+but the saver can: of all that the channel held, and that this step neither wrote nor removed, nothing is in the value.
 This is looked at once in the life of a thread: the plain value that passes is stored, and later steps build on it. A
 run whose first checkpoint was refused may go on to the next before it stops; that one is refused by the thread's head.
 """
@@ -92,8 +91,9 @@ def _is_lost(ctx: Context, history: DeltaChannelHistory, step: Sequence[object],
     shown: set[object] = set()
     _apply(ctx, shown, value, keyed=keyed)
     kept = held - fresh
-    has_more = bool(fresh) and len(shown) > len(fresh)  # elements without an id may have been given one since
-    return bool(kept) and kept.isdisjoint(shown) and not has_more
+    if not keyed and not any(isinstance(name, str) for name in kept):
+        return len(shown) < len(kept)  # messages without ids, which may have been given one since
+    return bool(kept) and kept.isdisjoint(shown)
 
 
 def _apply(ctx: Context, held: set[object], write: object, *, keyed: bool) -> None:
