@@ -22,20 +22,20 @@ from refold.checkpoint.ahead import ahead_of_put
 from refold.checkpoint.blobs import store_gen
 from refold.checkpoint.caches import Elements, ListState, Tip
 from refold.checkpoint.cells import drafts_in, settle_cells_gen
-from refold.checkpoint.deletions import is_deleted_gen, is_pruned_gen, note_late_gen
+from refold.checkpoint.deletions import is_deleted_gen
 from refold.checkpoint.drafts import Context, every_draft, seal_new
-from refold.checkpoint.effects import Select, SelectEach, Transaction, one
+from refold.checkpoint.effects import Select, Transaction, one
 from refold.checkpoint.header import Cell, Header, InLog
+from refold.checkpoint.late import bury_gen, refuse_orphan_gen
 from refold.checkpoint.logs import read_logs_gen
 from refold.checkpoint.lost import refuse_lost_channels_gen
-from refold.checkpoint.put_draft import PutDraft, callers_in, draft_put
-from refold.checkpoint.read import stored_of, tip_of
+from refold.checkpoint.put_draft import PutDraft, draft_put
+from refold.checkpoint.read import tip_of
 from refold.checkpoint.rows import header_of, read_templates_gen, store_header_gen
 from refold.checkpoint.spaces import (
     AWAITED,
     LISTED,
     Address,
-    CheckpointRow,
     Space,
     address_of,
     await_gen,
@@ -47,11 +47,9 @@ from refold.checkpoint.spaces import (
     get_run,
     hold_checkpoint,
     hold_or_claim_gen,
-    lock_space,
     open_space_gen,
     pack_id,
 )
-from refold.checkpoint.threads import delete_space_gen, nodes_gen, spaces_gen
 from refold.core.program import Program
 from refold.errors import CheckpointError, HeadMovedError
 
@@ -184,13 +182,13 @@ def _write_put_gen(ctx: Context, draft: PutDraft) -> Program[Written | Stale | D
     if draft.parent_id is not None and space is not None:
         parent = yield from find_checkpoint_gen(space, draft.parent_id)
     if parent is None and (yield from is_deleted_gen(address.thread, draft.parent_id, *draft.callers)):
-        yield from _bury_gen(ctx, address, space)
+        yield from bury_gen(ctx, address, space)
         return Dropped()
     content = None if parent is None else (parent.seq, parent.template, parent.data)
     expected = None if draft.tip is None else (draft.tip.seq, draft.tip.template, draft.tip.data)
     if content != expected and not (draft.tip is None and parent is not None and parent.state == AWAITED):
         return Stale()
-    yield from _refuse_orphan_gen(space, draft, parent)
+    yield from refuse_orphan_gen(space, draft, parent)
     if space is None:
         space = yield from open_space_gen(address.thread, address.ns, checkpoint_id)
     else:
@@ -227,50 +225,6 @@ def _with_cells(header: Header, cells: Mapping[str, Cell]) -> Header:
         ts=header.ts, versions=header.versions, seen=header.seen, cells=cells, trails=header.trails,
         metadata=header.metadata, rest=header.rest,
     )  # fmt: skip
-
-
-def _refuse_orphan_gen(space: Space | None, draft: PutDraft, parent: CheckpointRow | None) -> Program[None]:
-    """A delta channel without a value is rebuilt from the parent: it would be empty where that was removed."""
-    if space is None or draft.parent_id is None or not draft.rebuilt:
-        return
-    if parent is not None and parent.state != AWAITED:
-        return
-    if (yield from is_pruned_gen(space, draft.parent_id)):
-        raise CheckpointError(
-            f"checkpoint {draft.parent_id} was removed while a run went on from it, and {', '.join(draft.rebuilt)} is "
-            "rebuilt from it; the step was not stored. Run it again: it begins at the thread's newest checkpoint"
-        )
-
-
-def _bury_gen(ctx: Context, address: Address, space: Space | None) -> Program[None]:
-    """A late checkpoint of a deleted thread: what comes after it is late too, and what came before it goes."""
-    checkpoint_id = address.checkpoint_id or ""
-    yield from note_late_gen(address.thread, checkpoint_id, ctx.clock())
-    yield from _bury_called_gen(ctx, address)
-    row = None if space is None else (yield from find_checkpoint_gen(space, checkpoint_id))
-    if space is None or row is None or row.state != AWAITED:
-        return
-    nodes = yield from nodes_gen(space)
-    if len(nodes) == 1:
-        yield from delete_space_gen(space)
-        return
-    children = [node.seq for node in nodes if node.parent == row.seq]
-    yield from SelectEach(statement="checkpoint_orphan", rows=[{"seq": seq} for seq in children])
-    yield from Select(statement="writes_delete", args={"checkpoint": row.seq})
-    yield from Select(statement="checkpoint_delete", args={"seq": row.seq})
-
-
-def _bury_called_gen(ctx: Context, late: Address) -> Program[None]:
-    """Remove the subgraphs that a late checkpoint called: with durability "async" theirs may be stored before it is."""
-    for space, ns in (yield from spaces_gen(late.thread)):
-        newest = None if ns == late.ns else (yield from find_head_gen(space))
-        if newest is None or newest.template is None:
-            continue
-        templates = yield from read_templates_gen(ctx, [newest.template])
-        metadata = stored_of(ctx, header_of(ctx, newest, templates).metadata)
-        if late.checkpoint_id in callers_in(cast("Mapping[str, object]", metadata)):
-            yield from lock_space(space)
-            yield from delete_space_gen(space)
 
 
 def _check_head_gen(address: Address, space: Space, draft: PutDraft) -> Program[None]:
