@@ -27,7 +27,7 @@ from psycopg_pool import ConnectionPool
 from refold.checkpoint import AsyncPostgresSaver, PostgresSaver
 from refold.checkpoint.collect import collect_gen
 from refold.checkpoint.effects import Select
-from refold.checkpoint.postgres.driver import ADVISORY_KEY
+from refold.checkpoint.postgres.progress import ADVISORY_KEY
 from refold.checkpoint.removal import delete_for_runs_gen
 from refold.core.program import Effect, run
 from refold.errors import ConfigurationError, DatabaseUnavailableError, HeadMovedError, SchemaVersionError
@@ -761,10 +761,8 @@ class TestWhenTheServerFails:
                 impatient = PostgresSaver(pool)  # type: ignore[arg-type]
                 assert count_of(impatient, "t") == 2  # it knows the thread: the lock is asked for with the beginning
                 waits: list[object] = []
-                execute = impatient._driver._fetch_all
-                impatient._driver._fetch_all = lambda *given, **named: (waits.append(given), execute(*given, **named))[
-                    1
-                ]  # type: ignore[method-assign]
+                execute = impatient._driver._send
+                impatient._driver._send = lambda *given, **named: (waits.append(given), execute(*given, **named))[1]  # type: ignore[method-assign]
                 blocker.execute("SELECT * FROM refold_space FOR UPDATE")
                 with pytest.raises(DatabaseUnavailableError, match="lock"):
                     step(impatient, config, 3)

@@ -7,8 +7,9 @@ no lock but that shared one.
 """
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final, TypeAlias, cast
 
 import psycopg
@@ -16,28 +17,24 @@ from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
 from psycopg_pool import ConnectionPool
 
-from refold.checkpoint.effects import (
-    Ahead,
-    Barrier,
-    Row,
-    Select,
-    SelectEach,
-    SelectIn,
-    Statement,
-    Transaction,
-    Vacuum,
-)
-from refold.checkpoint.postgres.ahead import Progress, Query, query_of
+from refold.checkpoint.effects import Barrier, Row, Transaction, Vacuum
 from refold.checkpoint.postgres.errors import REPEAT, typed_errors
+from refold.checkpoint.postgres.progress import (
+    ADVISORY_KEY,
+    Fetch,
+    Progress,
+    Query,
+    Send,
+    answer_gen,
+    begin_gen,
+    finish_gen,
+)
 from refold.checkpoint.sql import named_blocks, percent_style, read_sql
 from refold.core.program import Effect, run
 from refold.errors import ConfigurationError
 
 Source: TypeAlias = "psycopg.Connection[Any] | ConnectionPool[psycopg.Connection[Any]]"
 
-ADVISORY_KEY: Final = 0x7265666F6C640001  # "refold", 1
-BEGIN_READ: Final = ("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",)
-BEGIN_WRITE: Final = ("BEGIN ISOLATION LEVEL READ COMMITTED", f"SELECT pg_advisory_xact_lock_shared({ADVISORY_KEY})")
 WAIT: Final = f"SELECT pg_advisory_xact_lock({ADVISORY_KEY})"
 """A transaction of its own: the lock ends with it, however it ends."""
 VACUUMED: Final = "VACUUM refold_blob, refold_checkpoint, refold_task_write, refold_segment, refold_pack, refold_log"
@@ -61,13 +58,6 @@ def check_connection(connection: "psycopg.Connection[Any] | psycopg.AsyncConnect
         raise ConfigurationError("the connection must be in autocommit mode: connect(..., autocommit=True)")
     if connection.info.transaction_status not in (TransactionStatus.IDLE, TransactionStatus.UNKNOWN):
         raise ConfigurationError("the connection has an open transaction of its own: commit it first")
-
-
-def texts_for(
-    connection: "psycopg.Connection[Any] | psycopg.AsyncConnection[Any]", texts: Sequence[str]
-) -> Sequence[str]:
-    """Several statements in one round trip; in a pipeline of the caller's, which takes no joined ones, one by one."""
-    return texts if connection.info.pipeline_status != PipelineStatus.OFF else ["; ".join(texts)]
 
 
 class PostgresDriver:
@@ -111,138 +101,63 @@ class PostgresDriver:
     def _transact(self, transaction: Transaction[object]) -> object:
         stale = self.source.max_size if isinstance(self.source, ConnectionPool) else 0
         for attempt in range(ATTEMPTS + stale):
-            connection = None
-            begun = False
+            connection, progress = None, Progress()
             try:
                 with self.connection() as connection:
                     check_connection(connection)
-                    progress = self._begin(connection, transaction)
-                    begun = True
                     return self._run(connection, transaction, progress)
             except REPEAT:
                 if attempt >= ATTEMPTS - 1:
                     raise
             except psycopg.OperationalError:  # a pooled connection that the server closed long ago: nothing was begun
-                if begun or connection is None or not connection.closed or attempt >= stale:
+                if progress.begun or connection is None or not connection.closed or attempt >= stale:
                     raise
         raise AssertionError("the last attempt returns or raises")
-
-    def _begin(self, connection: "psycopg.Connection[Any]", transaction: Transaction[object]) -> Progress:
-        """Begin, with what the program will ask for first in the same round trip."""
-        begin, progress = BEGIN_WRITE if transaction.write else BEGIN_READ, Progress()
-        try:
-            if transaction.ahead is not None:
-                self._fetch_ahead(connection, progress, transaction.ahead(), first=begin)
-            else:
-                for text in texts_for(connection, begin):
-                    connection.execute(cast("Any", text), prepare=False)
-        except BaseException:
-            _roll_back(connection)
-            raise
-        return progress
 
     def _run(
         self, connection: "psycopg.Connection[Any]", transaction: Transaction[object], progress: Progress
     ) -> object:
+        perform = partial(self._perform, connection)
         try:
-            answer = run(transaction.program(), lambda effect: self._statement(connection, progress, effect))
-            if progress.waiting:
-                self._send(connection, progress, [], commit=True)
-            elif not progress.committed:
-                connection.execute("COMMIT")
-                if connection.info.pipeline_status != PipelineStatus.OFF:
-                    with connection.pipeline():
-                        pass  # leaving an inner pipeline waits for the server: only then it is stored
+            run(begin_gen(transaction, progress), perform)
+            answer = run(transaction.program(), partial(self._statement, connection, progress))
+            run(finish_gen(progress), perform)
         except BaseException:
             _roll_back(connection)
             raise
         return answer
 
     def _statement(self, connection: "psycopg.Connection[Any]", progress: Progress, effect: Effect[object]) -> object:
+        return run(answer_gen(progress, effect), partial(self._perform, connection))
+
+    def _perform(self, connection: "psycopg.Connection[Any]", effect: Effect[object]) -> object:
         match effect:
-            case Select() | SelectIn():
-                return self._select(connection, progress, effect)
-            case SelectEach(statement=name, rows=rows, later=True):
-                progress.waiting += [(name, args) for args in rows]
-                return []
-            case SelectEach(statement=name, rows=rows):
-                return self._send(connection, progress, [(name, args) for args in rows])
-            case Ahead(selects=selects):
-                self._fetch_ahead(connection, progress, selects)
-                return None
-            case Statement(text=text):
-                self._send(connection, progress, [])
-                connection.execute(cast("Any", text), prepare=False)
-                return None
+            case Fetch(query=query) if connection.info.pipeline_status == PipelineStatus.OFF:
+                return self._fetch(connection, query)
+            case Fetch(query=query):  # in a pipeline of the caller's results come with an inner one
+                return (self._send(connection, Send(queries=[query])))[0]
+            case Send():
+                return self._send(connection, effect)
             case _:
-                raise TypeError(f"{type(effect).__name__} is no statement")
+                raise TypeError(f"{type(effect).__name__} is nothing that a connection does")
 
-    def _select(
-        self, connection: "psycopg.Connection[Any]", progress: Progress, select: Select | SelectIn
-    ) -> list[Row]:
-        if isinstance(select, SelectIn) and not select.keys:
-            return []
-        known = progress.take(select)
-        if known is not None:
-            return known
-        last = isinstance(select, Select) and select.last
-        if last or progress.waiting:
-            [rows] = self._send(connection, progress, [query_of(select)], commit=last)
-            return rows
-        return self._fetch(connection, *query_of(select))
-
-    def _fetch_ahead(
-        self,
-        connection: "psycopg.Connection[Any]",
-        progress: Progress,
-        selects: Sequence[Select | SelectIn],
-        *,
-        first: Sequence[str] = (),
-    ) -> None:
-        wanted = [select for select in selects if isinstance(select, Select) or select.keys]
-        rows = self._send(connection, progress, [*map(query_of, wanted)], first=first)
-        progress.add(wanted, rows)
-
-    def _send(
-        self,
-        connection: "psycopg.Connection[Any]",
-        progress: Progress,
-        queries: Sequence[Query],
-        *,
-        first: Sequence[str] = (),
-        commit: bool = False,
-    ) -> list[list[Row]]:
-        """Statements, behind those that waited for them."""
-        waited, progress.waiting = progress.waiting, []
-        if not (waited or queries or commit):
-            return []
-        rows = self._fetch_all(connection, [*waited, *queries], first=first, commit=commit)
-        progress.committed = commit
-        return rows[len(waited) :]
-
-    def _fetch(self, connection: "psycopg.Connection[Any]", name: str, args: Mapping[str, object]) -> list[Row]:
-        if connection.info.pipeline_status != PipelineStatus.OFF:  # the caller's: results come with an inner one
-            return (self._fetch_all(connection, [(name, args)]))[0]
+    def _fetch(self, connection: "psycopg.Connection[Any]", query: Query) -> list[Row]:
         with connection.cursor(binary=True, row_factory=tuple_row) as cursor:
-            cursor.execute(cast("Any", self._statements[name]), args)
+            cursor.execute(cast("Any", self._statements[query[0]]), query[1])
             return cursor.fetchall() if cursor.description is not None else []
 
-    def _fetch_all(
-        self,
-        connection: "psycopg.Connection[Any]",
-        queries: Sequence[Query],
-        *,
-        first: Sequence[str] = (),
-        commit: bool = False,
-    ) -> list[list[Row]]:
-        """Statements sent together, texts `first`. What they gave is known only when the pipeline has ended."""
-        cursors = [connection.cursor(binary=True, row_factory=tuple_row) for _ in queries]
+    def _send(self, connection: "psycopg.Connection[Any]", send: Send) -> list[list[Row]]:
+        """What statements that are sent together gave is known only when the pipeline has ended."""
+        if not (send.texts or send.queries) and connection.info.pipeline_status == PipelineStatus.OFF:
+            connection.execute("COMMIT")
+            return []
+        cursors = [connection.cursor(binary=True, row_factory=tuple_row) for _ in send.queries]
         with connection.pipeline():
-            for text in first:
+            for text in send.texts:
                 connection.execute(cast("Any", text), prepare=False)
-            for cursor, (name, args) in zip(cursors, queries, strict=True):
+            for cursor, (name, args) in zip(cursors, send.queries, strict=True):
                 cursor.execute(cast("Any", self._statements[name]), args)
-            if commit:
+            if send.commit:
                 connection.execute("COMMIT")
         return [cursor.fetchall() if cursor.description is not None else [] for cursor in cursors]
 
