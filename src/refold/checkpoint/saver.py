@@ -5,11 +5,15 @@ and offers the sync methods through its event loop. A method is one line: which 
 """
 
 import asyncio
+import contextvars
 import random
+import threading
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from typing import Any, TypeVar, cast
+from functools import partial
+from typing import Any, ParamSpec, TypeVar, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -41,8 +45,10 @@ from refold.checkpoint.verify import Stats, Verification, stats_gen, verify_gen
 from refold.core.program import Program
 
 T = TypeVar("T")
+P = ParamSpec("P")
 Procedure = Callable[[Context], Program[T]]
 
+_THREADS = 4  # a database is one lock to them; what is done outside it is serializing
 _LISTS = 4  # times the bytes for values: without what it remembers of a list, each step serializes the whole list
 _GOING_ON = 4  # lists that stay, whatever they weigh: those of the runs that go on
 
@@ -58,6 +64,24 @@ class Shared:
         lists = Lru[int, ListState](_LISTS * cache_bytes, _weight, keep=_GOING_ON)
         self.caches = Caches(lean=Lru(cache_bytes, cost), lists=lists)
         self.sealer: Sealer | None = None
+        self._lock = threading.Lock()
+        self._threads: ThreadPoolExecutor | None = None
+
+    @property
+    def threads(self) -> ThreadPoolExecutor:
+        """Threads for the calls of coroutines. Not the event loop's own: LangGraph runs nodes there, which may wait for
+        the saver."""
+        with self._lock:
+            if self._threads is None:
+                self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="refold-saver")
+            return self._threads
+
+    def end_threads(self) -> None:
+        """Let the threads end once what they do is done."""
+        with self._lock:
+            threads, self._threads = self._threads, None
+        if threads is not None:
+            threads.shutdown(wait=False)
 
 
 def _now() -> datetime:
@@ -205,9 +229,13 @@ class SyncSaver(BaseSaver):
 
     # --- the same from a coroutine ---
 
+    async def _in_thread(self, work: "Callable[P, T]", *args: "P.args", **kwargs: "P.kwargs") -> T:
+        call = partial(contextvars.copy_context().run, work, *args, **kwargs)
+        return await asyncio.get_running_loop().run_in_executor(self._shared.threads, call)
+
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """`get_tuple` in a thread."""
-        return await asyncio.to_thread(self.get_tuple, config)
+        return await self._in_thread(self.get_tuple, config)
 
     async def alist(
         self,
@@ -219,7 +247,7 @@ class SyncSaver(BaseSaver):
     ) -> AsyncIterator[CheckpointTuple]:
         """`list` in threads, a page at a time."""
         listing = listing_of(config, filter, before, limit)
-        while batch := await asyncio.to_thread(self._run, lambda ctx: next_gen(ctx, listing)):
+        while batch := await self._in_thread(self._run, lambda ctx: next_gen(ctx, listing)):
             for item in batch:
                 yield item
 
@@ -231,31 +259,31 @@ class SyncSaver(BaseSaver):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """`put` in a thread."""
-        return await asyncio.to_thread(self.put, config, checkpoint, metadata, new_versions)
+        return await self._in_thread(self.put, config, checkpoint, metadata, new_versions)
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """`put_writes` in a thread."""
-        await asyncio.to_thread(self.put_writes, config, writes, task_id, task_path)
+        await self._in_thread(self.put_writes, config, writes, task_id, task_path)
 
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """`get_delta_channel_history` in a thread."""
-        return await asyncio.to_thread(lambda: self.get_delta_channel_history(config=config, channels=channels))
+        return await self._in_thread(lambda: self.get_delta_channel_history(config=config, channels=channels))
 
     async def adelete_thread(self, thread_id: str) -> None:
         """`delete_thread` in a thread."""
-        await asyncio.to_thread(self.delete_thread, thread_id)
+        await self._in_thread(self.delete_thread, thread_id)
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """`delete_for_runs` in a thread."""
-        await asyncio.to_thread(self.delete_for_runs, run_ids)
+        await self._in_thread(self.delete_for_runs, run_ids)
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """`copy_thread` in a thread."""
-        await asyncio.to_thread(self.copy_thread, source_thread_id, target_thread_id)
+        await self._in_thread(self.copy_thread, source_thread_id, target_thread_id)
 
     async def aprune(
         self,
@@ -267,25 +295,25 @@ class SyncSaver(BaseSaver):
         batch_size: int = 100,
     ) -> None:
         """`prune` in a thread."""
-        await asyncio.to_thread(
+        await self._in_thread(
             self.prune, thread_ids, strategy=strategy, keep=keep, before=before, batch_size=batch_size
         )
 
     async def agc(self) -> Collected:
         """`gc` in a thread."""
-        return await asyncio.to_thread(self.gc)
+        return await self._in_thread(self.gc)
 
     async def acompact(self) -> Compacted:
         """`compact` in a thread."""
-        return await asyncio.to_thread(self.compact)
+        return await self._in_thread(self.compact)
 
     async def averify(self) -> Verification:
         """`verify` in a thread."""
-        return await asyncio.to_thread(self.verify)
+        return await self._in_thread(self.verify)
 
     async def astats(self) -> Stats:
         """`stats` in a thread."""
-        return await asyncio.to_thread(self.stats)
+        return await self._in_thread(self.stats)
 
 
 def names_of(thread_ids: Sequence[str]) -> Sequence[str]:

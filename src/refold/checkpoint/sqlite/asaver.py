@@ -32,8 +32,8 @@ class AsyncSqliteSaver(SqliteSaver):
         try:
             yield saver
         finally:
-            await asyncio.to_thread(saver.close)
+            await saver._in_thread(saver.close)
 
     async def setup(self) -> None:  # type: ignore[override]
         """Make or migrate the tables, and check format and key. Done by the first call of any method, too."""
-        await asyncio.to_thread(self._sealer)
+        await self._in_thread(self._sealer)

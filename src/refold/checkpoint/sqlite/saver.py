@@ -71,6 +71,7 @@ class SqliteSaver(SyncSaver):
         """Close the connection, after the call that is using it. Unlike leaving a saver whose connection is yours."""
         with self._driver.exclusively() as connection:
             connection.close()
+        self._shared.end_threads()
 
     def setup(self) -> None:
         """Make or migrate the tables, and check format and key. Done by the first call of any method.

@@ -1,0 +1,75 @@
+"""The async SQLite saver beside nodes that block threads."""
+
+import asyncio
+import contextvars
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.graph import START, MessagesState, StateGraph
+
+from refold.checkpoint import AsyncSqliteSaver
+
+AT: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+
+
+class TestThreadsOfItsOwn:
+    async def test_nodes_that_wait_for_the_saver(self, tmp_path: Path) -> None:
+        """As many sync nodes as the event loop has threads may wait for the saver's async methods: they are
+        answered."""
+        async with AsyncSqliteSaver.from_conn_string(str(tmp_path / "db")) as saver:
+            await saver.aput(AT, empty_checkpoint(), {}, {})
+            loop = asyncio.get_running_loop()
+            together = threading.Barrier(4)
+
+            def node() -> object:
+                together.wait(20)
+                return asyncio.run_coroutine_threadsafe(saver.aget_tuple(AT), loop).result(20)
+
+            with ThreadPoolExecutor(4) as threads:
+                loop.set_default_executor(threads)
+                found = await asyncio.gather(*(asyncio.to_thread(node) for _ in range(4)))
+            assert all(item is not None for item in found)
+
+    async def test_a_run_beside_slow_nodes(self, tmp_path: Path) -> None:
+        """An async graph is stored and read while all threads of the event loop are busy with nodes of another."""
+        async with AsyncSqliteSaver.from_conn_string(str(tmp_path / "db")) as saver:
+            busy, go_on = threading.Semaphore(0), threading.Event()
+
+            def slow() -> None:
+                busy.release()
+                assert go_on.wait(20)
+
+            with ThreadPoolExecutor(2) as threads:
+                asyncio.get_running_loop().set_default_executor(threads)
+                waiting = [asyncio.create_task(asyncio.to_thread(slow)) for _ in range(2)]
+                while not all(busy.acquire(blocking=False) for _ in range(2)):
+                    await asyncio.sleep(0.01)
+
+                async def say(state: Any) -> Any:
+                    return {"messages": [("ai", "x")]}
+
+                graph = (
+                    StateGraph(MessagesState).add_node("say", say).add_edge(START, "say").compile(checkpointer=saver)
+                )
+                state = await asyncio.wait_for(graph.ainvoke({"messages": [("user", "hi")]}, AT), 15)
+                go_on.set()
+                await asyncio.gather(*waiting)
+            assert len(state["messages"]) == 2
+
+    async def test_they_end_with_the_saver(self, tmp_path: Path) -> None:
+        """No thread is left when a saver is closed, and the caller's context reaches the call."""
+        seen: list[str] = []
+        name: contextvars.ContextVar[str] = contextvars.ContextVar("name", default="")
+        async with AsyncSqliteSaver.from_conn_string(str(tmp_path / "db")) as saver:
+            name.set("caller")
+            await saver._in_thread(lambda: seen.append(name.get()))
+            assert any(thread.name.startswith("refold-saver") for thread in threading.enumerate())
+        assert seen == ["caller"]
+        until = time.monotonic() + 10
+        while any(thread.name.startswith("refold-saver") for thread in threading.enumerate()):
+            assert time.monotonic() < until
+            await asyncio.sleep(0.01)
