@@ -1,17 +1,20 @@
-"""The async SQLite saver beside nodes that block threads."""
+"""The SQLite savers beside nodes that block threads, and beside themselves."""
 
 import asyncio
 import contextvars
+import sqlite3
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.graph import START, MessagesState, StateGraph
 
-from refold.checkpoint import AsyncSqliteSaver
+from refold.checkpoint import AsyncSqliteSaver, SqliteSaver
 
 AT: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
 
@@ -73,3 +76,63 @@ class TestThreadsOfItsOwn:
         while any(thread.name.startswith("refold-saver") for thread in threading.enumerate()):
             assert time.monotonic() < until
             await asyncio.sleep(0.01)
+
+
+class TestLongReads:
+    """What reads the whole database uses a connection of its own."""
+
+    def test_writers_do_not_wait(self, tmp_path: Path) -> None:
+        """While a database is verified, collected, counted or backed up, the same saver stores steps."""
+        with SqliteSaver.from_conn_string(str(tmp_path / "a b#?.db")) as saver:
+            for number in range(5):
+                saver.put(AT, empty_checkpoint(), {"step": number}, {})
+            stored: list[object] = []
+
+            def store(statement: str, *_: object) -> None:
+                if not stored:
+                    writer = threading.Thread(
+                        target=lambda: stored.append(saver.put(AT, empty_checkpoint(), {"step": 9}, {}))
+                    )
+                    writer.start()
+                    writer.join(10)
+                    assert stored, statement
+
+            works: list[Callable[[], object]] = [
+                saver.verify,
+                saver.stats,
+                saver.gc,
+                lambda: saver.backup(tmp_path / "copy.db"),
+            ]
+            for work in works:
+                stored.clear()
+                beside = saver._driver.beside
+
+                def watched(beside: Callable[[], Any] = beside) -> Any:
+                    found = beside()
+                    found.set_trace_callback(store)
+                    return found
+
+                saver._driver.beside = watched  # type: ignore[method-assign]
+                work()
+                saver._driver.beside = beside  # type: ignore[method-assign]
+                assert len(stored) == 1
+            assert saver.verify().problems == ()
+
+    def test_a_database_in_memory_has_one_connection(self) -> None:
+        """There it is the connection that everything uses."""
+        with SqliteSaver.from_conn_string(":memory:") as saver:
+            saver.put(AT, empty_checkpoint(), {}, {})
+            assert saver._driver.beside() is None
+            assert saver.verify().ok
+            assert saver.stats().checkpoints == 1
+
+    def test_settings_of_the_callers_connection_do_not_matter(self, tmp_path: Path) -> None:
+        """A connection that gives rows as something else is asked in the same way."""
+        connection = sqlite3.connect(tmp_path / "db", check_same_thread=False, isolation_level=None)
+        with closing(connection):
+            saver = SqliteSaver(connection)
+            saver.put(AT, empty_checkpoint(), {}, {})
+            connection.row_factory = lambda cursor, row: {"row": row}
+            beside = saver._driver.beside()
+            assert beside is not None
+            beside.close()

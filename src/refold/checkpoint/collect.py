@@ -67,14 +67,14 @@ def collect_gen(ctx: Context, now: datetime) -> Program[Collected]:
     """Free what is unreachable. Several transactions; safe beside readers, writers and other collections. One that
     another overtakes ends, and tells what it removed until then."""
     turn = yield from Transaction(program=_take_turn_gen, write=True)
-    marks = yield from Transaction(program=partial(mark_gen, ctx), write=False)
+    marks = yield from Transaction(program=partial(mark_gen, ctx), write=False, long=True)
     candidates = sorted(marks.all_blobs - marks.blobs)
     blobs = packs = 0
     if candidates:
         if not (yield from _each_in_turn_gen(turn, _DOOM, candidates)):
             return Collected()
         yield from Barrier()
-        marks = yield from Transaction(program=partial(mark_gen, ctx), write=False)
+        marks = yield from Transaction(program=partial(mark_gen, ctx), write=False, long=True)
         if not (yield from _each_in_turn_gen(turn, _PARDON, [blob for blob in candidates if blob in marks.blobs])):
             return Collected()
         dead = _in_order([blob for blob in candidates if blob not in marks.blobs], marks.edges)

@@ -81,12 +81,14 @@ class Transaction(Effect[T], Generic[T]):
 
     `write=False` sees one consistent snapshot and changes nothing. A driver may run `program` again from the start
     after a conflict, so the program keeps its results to itself until it returns. `ahead` gives what `Ahead` says,
-    for the beginning of the transaction; a driver that has no use for it does not call it.
+    for the beginning of the transaction; a driver that has no use for it does not call it. `long`: it reads much of the
+    database, and others should not wait for it.
     """
 
     program: Callable[[], Program[T]]
     write: bool
     ahead: Callable[[], "Sequence[Select | SelectIn]"] | None = None
+    long: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

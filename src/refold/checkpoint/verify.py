@@ -11,7 +11,7 @@ from refold.checkpoint.effects import Select, SelectIn, Transaction, as_bytes, o
 from refold.checkpoint.header import Cell, InLog, Write, blobs_of
 from refold.checkpoint.logs import unpack_segment
 from refold.checkpoint.rows import header_of, read_templates_gen, unpack_task, write_page_gen, writes_of
-from refold.checkpoint.seal import ENCRYPTED
+from refold.checkpoint.seal import CODEC_MASK, ENCRYPTED, PACKED
 from refold.checkpoint.spaces import AWAITED, CheckpointRow, Space, unpack_id
 from refold.core.program import Program
 from refold.errors import CheckpointError
@@ -67,7 +67,7 @@ class _Findings:
 
 def stats_gen() -> Program[Stats]:
     """Count what is there."""
-    return (yield from Transaction(program=_stats_gen, write=False))
+    return (yield from Transaction(program=_stats_gen, write=False, long=True))
 
 
 def _stats_gen() -> Program[Stats]:
@@ -82,7 +82,7 @@ def _stats_gen() -> Program[Stats]:
 
 def verify_gen(ctx: Context) -> Program[Verification]:
     """Check everything, in one snapshot. Reads the whole database; writers go on beside it."""
-    return (yield from Transaction(program=partial(_verify_gen, ctx), write=False))
+    return (yield from Transaction(program=partial(_verify_gen, ctx), write=False, long=True))
 
 
 def _verify_gen(ctx: Context) -> Program[Verification]:
@@ -114,10 +114,12 @@ def _verify_blobs_gen(ctx: Context, findings: _Findings) -> Program[None]:
     """Every blob's name from its content."""
     after = 0
     while rows := (yield from Select(statement="blob_scan", args={"after": after, "count": _PAGE})):
-        for blob, name, codec, _ in cast("list[tuple[int, bytes, int, int | None]]", rows):
+        opened, pack = Found(ctx), None
+        for blob, name, codec, base in sorted(cast("list[tuple[int, bytes, int, int | None]]", rows), key=_pack_of):
             findings.blobs.add(blob)
+            if pack is None or _pack_of((blob, name, codec, base)) != pack:  # a pack is opened once, one at a time
+                opened, pack = Found(ctx), _pack_of((blob, name, codec, base))
             try:
-                opened = Found(ctx)
                 yield from pull_gen(opened, [blob])
                 tag, data = opened.full(blob)
             except CheckpointError as error:
@@ -126,6 +128,12 @@ def _verify_blobs_gen(ctx: Context, findings: _Findings) -> Program[None]:
             if ctx.sealer.name(tag, data, keyed=bool(codec & ENCRYPTED)) != as_bytes(name):
                 findings.say(f"blob {blob}: the content does not match its hash")
         after = cast("int", rows[-1][0])
+
+
+def _pack_of(row: tuple[int, bytes, int, int | None]) -> int:
+    """The pack that a blob is in; 0 for none."""
+    _, _, codec, base = row
+    return base or 0 if codec & CODEC_MASK == PACKED else 0
 
 
 def _verify_checkpoints_gen(ctx: Context, findings: _Findings) -> Program[Mapping[int, str]]:

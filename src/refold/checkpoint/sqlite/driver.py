@@ -9,8 +9,9 @@ serialized.
 import sqlite3
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import cast
+from urllib.parse import quote
 
 from refold.checkpoint.effects import (
     Ahead,
@@ -42,9 +43,15 @@ class SqliteDriver:
     def handle(self, effect: Effect[object]) -> object:
         """Answer an effect of a procedure: transactions and maintenance."""
         match effect:
-            case Transaction(program=program, write=write):
-                with self.transaction(write=write):
-                    return run(program(), self.statement)
+            case Transaction(program=program, write=write, long=long):
+                beside = self.beside() if long else None
+                if beside is None:
+                    with self.transaction(write=write):
+                        return run(program(), self.statement)
+                with closing(beside):
+                    other = SqliteDriver(beside)
+                    with other.transaction(write=write):
+                        return run(program(), other.statement)
             case Barrier():
                 return None  # there is one writer: whoever begins after a commit sees it
             case Vacuum():
@@ -90,6 +97,30 @@ class SqliteDriver:
         """Where SQLite did not roll back itself, as it does when the disk is full."""
         if self.connection.in_transaction:
             self.connection.execute("ROLLBACK")
+
+    def beside(self) -> sqlite3.Connection | None:
+        """Another connection to the same file, for what takes long; None where there can be none: for a database in
+        memory, or one that a plain connection cannot read."""
+        with self.exclusively() as connection:
+            cursor = connection.cursor()
+            cursor.row_factory = None
+            files = {str(name): str(path) for _, name, path in cursor.execute("PRAGMA database_list")}
+            [milliseconds] = cursor.execute("PRAGMA busy_timeout").fetchone()
+        if not files.get("main"):
+            return None
+        uri = f"file:{quote(files['main'])}?mode=rw"
+        try:
+            found = sqlite3.connect(
+                uri, uri=True, timeout=milliseconds / 1000, isolation_level=None, check_same_thread=False
+            )
+            try:
+                found.execute("SELECT 1 FROM refold_meta").fetchone()
+            except sqlite3.Error:
+                found.close()
+                raise
+        except sqlite3.Error:
+            return None
+        return found
 
     @contextmanager
     def exclusively(self) -> Iterator[sqlite3.Connection]:

@@ -91,7 +91,8 @@ class SqliteSaver(SyncSaver):
             raise DatabaseUnavailableError(f"{place} exists: choose a new file for the backup")
         partial = place.with_name(f"{place.name}.partial-{os.getpid()}")
         try:
-            with self._driver.exclusively() as connection:
+            beside = self._driver.beside()
+            with self._driver.exclusively() if beside is None else closing(beside) as connection, typed_errors():
                 connection.execute("VACUUM INTO ?", (str(partial),))
             os.replace(partial, place)
         finally:
