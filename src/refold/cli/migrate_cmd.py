@@ -138,12 +138,25 @@ def _rows(report: "Report", sizes: tuple[int, int]) -> dict[str, object]:
         "checkpoints": report.found,
         "copied": report.copied,
         "done_before": report.unchanged,
+        "lacked_in_target": report.lacked,
+        "pruned_in_target": report.pruned,
         "deleted_meanwhile": report.gone,
+        "deleted_in_source": sum(report.left.values()),
+        "threads_deleted_in_source": list(report.left),
         "writes": report.writes,
         "delta_histories_compared": report.histories,
         "source_bytes": read,
         "target_bytes": written,
         "smaller_by": f"{read / written:,.1f} times" if written else "",
         "caught_up": "yes" if report.caught_up else "no",
-        "proved": "every copied checkpoint reads back equal" if report.proved else f"{len(report.mismatches)} differ",
+        "proved": _proved(report),
     }
+
+
+def _proved(report: "Report") -> str:
+    """Of what was read back in this run; of what an earlier one finished, only that it is there."""
+    if not report.proved:
+        return f"{len(report.mismatches):,} differ"
+    before = f"{report.unchanged:,} of an earlier run are in the target" if report.unchanged else ""
+    now = f"{report.copied:,} copied checkpoints read back equal" if report.copied else "nothing was copied"
+    return "; ".join(filter(None, (now, before)))

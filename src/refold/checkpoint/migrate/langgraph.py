@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 _PAGE: Final = 1000
 _Key = tuple[str, str, int, str]  # task id, task path, index, channel
 
-# rowid moves when a write is replaced, so a mark changes although count and length do not.
+# rowid moves when a row is replaced, so a mark changes although counts and lengths do not.
 _SQLITE_INDEX: Final = """
 SELECT c.thread_id, c.checkpoint_ns, c.checkpoint_id,
+    c.rowid || '.' || coalesce(length(c.checkpoint), 0) || '.' || coalesce(length(c.metadata), 0) || '.' ||
     (SELECT count(*) || '.' || coalesce(max(w.rowid), 0) || '.' || coalesce(sum(length(w.value)), 0)
      FROM writes w WHERE w.thread_id = c.thread_id AND w.checkpoint_ns = c.checkpoint_ns
          AND w.checkpoint_id = c.checkpoint_id)
@@ -38,6 +39,7 @@ ORDER BY c.thread_id, c.checkpoint_ns, c.checkpoint_id LIMIT ?
 # xmin is the transaction that wrote the row, so it does for Postgres what rowid does for SQLite.
 _POSTGRES_INDEX: Final = """
 SELECT c.thread_id, c.checkpoint_ns, c.checkpoint_id,
+    c.xmin::text || '.' ||
     (SELECT count(*) || '.' || coalesce(max(w.xmin::text::bigint), 0) || '.' || coalesce(sum(octet_length(w.blob)), 0)
      FROM checkpoint_writes w WHERE w.thread_id = c.thread_id AND w.checkpoint_ns = c.checkpoint_ns
          AND w.checkpoint_id = c.checkpoint_id)
