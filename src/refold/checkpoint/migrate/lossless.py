@@ -1,16 +1,16 @@
 """A serializer that loses nothing: what it cannot rebuild stays as the bytes it was.
 
 LangGraph's serializer imports the application's classes to rebuild their objects, and gives the bare fields when it
-cannot: written again, such a value would have lost its class for ever. A migration runs outside the application, where
-those classes are often missing, and has no business running their code. So values of the standard library, LangChain
-and LangGraph are rebuilt, and any other is kept as the extension it is stored as; written again, it gives the same
-bytes.
+cannot, or may not: written again, such a value would have lost its class for ever. A migration runs outside the
+application, where those classes are often missing, and has no business running their code. So the values that
+LangGraph's serializer itself has a form for, and those of LangChain and LangGraph, are rebuilt; any other is kept as
+the extension it is stored as. And what was rebuilt must say, written again, all that the stored bytes say. (It may say
+more: a message of an older LangChain gets the fields that came since.) An extension gives the same bytes again.
 """
 
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final, cast
 
 import ormsgpack
 from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -19,19 +19,45 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 _CONSTRUCTED: Final = frozenset(range(6))
 """The extension codes whose payload begins with a module and a name."""
+_CODES: Final = frozenset({*_CONSTRUCTED, 7})
+"""Those that are rebuilt; 7 is the snapshot of a delta channel. An array of numpy stays as it is."""
 _OPTION: Final = ormsgpack.OPT_NON_STR_KEYS
 _PACKAGES: Final = frozenset({"langchain", "langchain_core", "langgraph"})
+_STANDARD: Final = frozenset(
+    {
+        *(("datetime", name) for name in ("datetime", "date", "time", "timedelta", "timezone")),
+        *(("ipaddress", f"IPv{version}{kind}") for version in (4, 6) for kind in ("Address", "Interface", "Network")),
+        *((module, name) for module in ("pathlib", "pathlib._local") for name in ("Path", "PosixPath", "WindowsPath")),
+        ("builtins", "set"),
+        ("builtins", "frozenset"),
+        ("collections", "deque"),
+        ("decimal", "Decimal"),
+        ("re", "compile"),
+        ("uuid", "UUID"),
+        ("zoneinfo", "ZoneInfo"),
+    }
+)
+"""What LangGraph's serializer writes of the standard library by itself. A class of any other of its modules may just as
+well be of an application's module of that name (profile, types, queue, ...)."""
+_UNORDERED: Final = frozenset({("builtins", "set"), ("builtins", "frozenset")})
 
 
 def lossless(serde: SerializerProtocol | None = None) -> SerializerProtocol:
     """The serializer that a migration reads and writes with, in place of `serde`, of the same format.
 
-    An `EncryptedSerializer` keeps its cipher. A serializer of another kind is left as it is.
+    An `EncryptedSerializer` keeps its cipher, a `JsonPlusSerializer` its `pickle_fallback` and `allowed_json_modules`.
+    A serializer of another kind is left as it is.
     """
     if isinstance(serde, EncryptedSerializer):
         return EncryptedSerializer(serde.cipher, lossless(serde.serde))
-    if serde is None or type(serde) is JsonPlusSerializer:
+    if serde is None:
         return JsonPlusSerializer(__unpack_ext_hook__=_rebuild)
+    if type(serde) is JsonPlusSerializer:
+        return JsonPlusSerializer(
+            pickle_fallback=serde.pickle_fallback,
+            allowed_json_modules=serde._allowed_json_modules,
+            __unpack_ext_hook__=_rebuild,
+        )
     return serde
 
 
@@ -39,29 +65,82 @@ def lossless(serde: SerializerProtocol | None = None) -> SerializerProtocol:
 # same bytes give the same object, which also makes comparing them a matter of identity. Nobody edits what was read.
 @lru_cache(maxsize=16_384)
 def _rebuild(code: int, data: bytes) -> object:
-    packed = ormsgpack.packb(ormsgpack.Ext(code, data))
-    if all(_is_known(module) for module in _modules(code, data)):
-        return _STOCK.loads_typed(("msgpack", packed))
-    return ormsgpack.Ext(code, data)
+    kept = ormsgpack.Ext(code, data)
+    if code not in _CODES or not all(_is_known(*named) for named in _classes(code, data)):
+        return kept
+    packed = ormsgpack.packb(kept)
+    rebuilt = _STOCK.loads_typed(("msgpack", packed))
+    try:
+        _, again = _STOCK.dumps_typed(rebuilt)
+    except TypeError:  # an object that it can make and not write
+        return kept
+    return rebuilt if again == packed or _says_all(_unpacked(again), _unpacked(packed)) else kept
 
 
 _STOCK: Final = JsonPlusSerializer()
 
 
-def _is_known(module: str) -> bool:
-    package = module.partition(".")[0]
-    return package in _PACKAGES or package in sys.stdlib_module_names
+def _is_known(module: str, name: str) -> bool:
+    return module.partition(".")[0] in _PACKAGES or (module, name) in _STANDARD
 
 
-def _modules(code: int, data: bytes) -> Iterator[str]:
-    """The modules of the classes in an extension, itself and whatever is nested in it."""
+def _classes(code: int, data: bytes) -> Iterator[tuple[str, str]]:
+    """The classes in an extension, itself and whatever is nested in it, by module and name."""
     nested: list[tuple[int, bytes]] = []
 
     def note(inner: int, payload: bytes) -> None:
         nested.append((inner, payload))
 
     payload = ormsgpack.unpackb(data, ext_hook=note, option=_OPTION)
-    if code in _CONSTRUCTED and isinstance(payload, list | tuple) and payload:
-        yield str(payload[0])
+    if code in _CONSTRUCTED and isinstance(payload, list | tuple) and len(payload) > 1:
+        yield str(payload[0]), str(payload[1])
     for inner, inside in nested:
-        yield from _modules(inner, inside)
+        if inner not in _CODES:
+            yield "", ""  # nothing that is known
+        yield from _classes(inner, inside)
+
+
+class _Held:
+    """An extension taken apart: its code and what its payload says."""
+
+    def __init__(self, code: int, data: bytes) -> None:
+        self.code = code
+        self.payload = _unpacked(data)
+
+    @property
+    def is_unordered(self) -> bool:
+        named = self.payload[:2] if isinstance(self.payload, list | tuple) else ()
+        return tuple(named) in _UNORDERED
+
+
+def _unpacked(data: bytes) -> Any:
+    return ormsgpack.unpackb(data, ext_hook=_Held, option=_OPTION)
+
+
+def _says_all(again: object, stored: object) -> bool:
+    """Whether everything of `stored` is in `again`, at its place; a mapping may have more, a set another order."""
+    match stored, again:
+        case dict(), dict():
+            held = cast("Mapping[object, object]", again)
+            return all(key in held and _says_all(held[key], value) for key, value in stored.items())
+        case list() | tuple(), list() | tuple():
+            return len(stored) == len(again) and all(map(_says_all, again, stored))
+        case _Held(), _Held() if stored.is_unordered:
+            return stored.code == again.code and _members(stored) == _members(again)
+        case _Held(), _Held():
+            return stored.code == again.code and _says_all(again.payload, stored.payload)
+        case _:
+            return type(stored) is type(again) and ormsgpack.packb(stored) == ormsgpack.packb(again)
+
+
+def _members(held: _Held) -> tuple[object, list[str]]:
+    return held.payload[:2], sorted(map(_text, held.payload[2]))
+
+
+def _text(value: object) -> str:
+    """Members of sets are plain values and nested extensions; enough to compare two of them."""
+    if isinstance(value, _Held):
+        return f"{value.code}:{_text(value.payload)}"
+    if isinstance(value, list | tuple):
+        return f"[{','.join(map(_text, value))}]"
+    return f"{type(value).__name__}:{value!r}"
