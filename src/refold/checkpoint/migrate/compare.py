@@ -39,8 +39,8 @@ def same(left: object, right: object) -> bool:
             stored = _stored(left)
             if stored is not None and stored == _stored(right):
                 return True
-            members = _members(left), _members(right)
-            return members[0] is not None and members[1] is not None and _same_mapping(*members)
+            mine, other = _members(left), _members(right)
+            return mine is not None and other is not None and _same_mapping(mine, other)
 
 
 def _same_mapping(left: Mapping[Any, object], right: Mapping[Any, object]) -> bool:
@@ -58,7 +58,7 @@ def _counts(values: Iterable[object]) -> Counter[object]:
     return Counter(_stored(value) for value in values)
 
 
-def _members(value: object) -> Mapping[object, object] | None:
+def _members(value: object) -> Mapping[Any, object] | None:
     """What an object is made of, where another order of its parts may be all that differs."""
     if isinstance(value, BaseModel):
         return {**value.__dict__, **(value.__pydantic_extra__ or {})}

@@ -100,21 +100,34 @@ def _classes(code: int, data: bytes) -> Iterator[tuple[str, str]]:
         yield from _classes(inner, inside)
 
 
-class _Held:
-    """An extension taken apart: its code and what its payload says."""
+class Extension:
+    """A value that was kept as it is stored, taken apart: its code and what its payload says, None where that is no
+    msgpack."""
 
     def __init__(self, code: int, data: bytes) -> None:
         self.code = code
-        self.payload = _unpacked(data)
+        self.data = data
+        try:
+            self.payload = _unpacked(data)
+        except ormsgpack.MsgpackDecodeError:
+            self.payload = None
 
     @property
-    def is_unordered(self) -> bool:
-        named = self.payload[:2] if isinstance(self.payload, list | tuple) else ()
-        return tuple(named) in _UNORDERED
+    def named(self) -> tuple[str, str] | None:
+        """Module and name of the class that it is of."""
+        held = self.payload
+        if self.code not in _CONSTRUCTED or not isinstance(held, list | tuple) or len(held) < 3:
+            return None
+        return str(held[0]), str(held[1])
+
+
+def taken_apart(value: ormsgpack.Ext) -> Extension:
+    """What a value that was kept as it is stored says, at any depth."""
+    return cast("Extension", _unpacked(ormsgpack.packb(value)))
 
 
 def _unpacked(data: bytes) -> Any:
-    return ormsgpack.unpackb(data, ext_hook=_Held, option=_OPTION)
+    return ormsgpack.unpackb(data, ext_hook=Extension, option=_OPTION)
 
 
 def _says_all(again: object, stored: object) -> bool:
@@ -125,21 +138,21 @@ def _says_all(again: object, stored: object) -> bool:
             return all(key in held and _says_all(held[key], value) for key, value in stored.items())
         case list() | tuple(), list() | tuple():
             return len(stored) == len(again) and all(map(_says_all, again, stored))
-        case _Held(), _Held() if stored.is_unordered:
+        case Extension(), Extension() if stored.named in _UNORDERED:
             return stored.code == again.code and _members(stored) == _members(again)
-        case _Held(), _Held():
+        case Extension(), Extension():
             return stored.code == again.code and _says_all(again.payload, stored.payload)
         case _:
             return type(stored) is type(again) and ormsgpack.packb(stored) == ormsgpack.packb(again)
 
 
-def _members(held: _Held) -> tuple[object, list[str]]:
+def _members(held: Extension) -> tuple[object, list[str]]:
     return held.payload[:2], sorted(map(_text, held.payload[2]))
 
 
 def _text(value: object) -> str:
     """Members of sets are plain values and nested extensions; enough to compare two of them."""
-    if isinstance(value, _Held):
+    if isinstance(value, Extension):
         return f"{value.code}:{_text(value.payload)}"
     if isinstance(value, list | tuple):
         return f"[{','.join(map(_text, value))}]"

@@ -15,7 +15,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from refold.checkpoint.drafts import Context
 from refold.checkpoint.effects import Row, Select, SelectIn, Transaction
-from refold.checkpoint.migrate.databases import is_postgres
+from refold.checkpoint.migrate.databases import check_url, is_postgres
 from refold.checkpoint.migrate.lossless import lossless
 from refold.checkpoint.migrate.saved import Mark, Place, Saved, SavedWrite
 from refold.checkpoint.read import Loaded, load_gen, tuple_of
@@ -36,6 +36,7 @@ def open_saver(url: str, serde: SerializerProtocol | None = None, *, exclusive: 
     if is_postgres(url):
         from refold.checkpoint import PostgresSaver  # the page that says what is missing
 
+        check_url(url)
         with PostgresSaver.from_conn_string(url, serde=serde, exclusive=exclusive) as postgres:
             postgres.setup()
             yield postgres

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from refold.errors import DatabaseUnavailableError, RefoldError, SchemaVersionError
+from refold.checkpoint.migrate.saved import Place
+from refold.errors import CorruptionError, DatabaseUnavailableError, RefoldError, SchemaVersionError
 
 _LONG: Final = 300
 _TAG: Final = re.compile(r"Unknown serialization type: (\S+)")
@@ -46,6 +47,18 @@ def database_errors(side: str) -> Iterator[None]:
         if isinstance(error, RefoldError) or not _is_of_driver(error):
             raise
         raise _unavailable(error, side) from error
+
+
+@contextmanager
+def reading(place: Place) -> Iterator[None]:
+    """Whatever a damaged or unknown value makes others raise, as `CorruptionError` with its place."""
+    try:
+        yield
+    except Exception as error:
+        whole = _whole(error, "source")
+        if whole is error:
+            raise
+        raise whole or CorruptionError(f"{place} cannot be read: {in_words(error)}") from error
 
 
 def in_words(error: Exception) -> str:
