@@ -1,5 +1,6 @@
 """What `refold threads --messages` prints of values that JSON has no form for."""
 
+import enum
 import json
 import sys
 import types
@@ -65,12 +66,12 @@ class TestEveryValueHasAForm:
     def test_a_class_of_the_application(self, printed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         """An object of a class that is not here is shown by its class and fields, and its message as a message."""
         module = types.ModuleType("some_app")
-        chart = make_dataclass("Chart", ["raw"], namespace={"__module__": "some_app"})
-        vars(module)["Chart"] = chart
+        vars(module)["Chart"] = make_dataclass("Chart", ["raw"], namespace={"__module__": "some_app"})
+        vars(module)["Kind"] = enum.Enum("Kind", {"A": b"\xff"}, module="some_app")
         monkeypatch.setitem(sys.modules, "some_app", module)
-        tool = ToolMessage("hello", tool_call_id="1", artifact=chart(b"\xff"), id="m")
-        row, other = printed([tool, chart(1)])
-        shown = {"class": "some_app.Chart", "value": {"raw": {"base64": "/w=="}}}
+        tool = ToolMessage("hello", tool_call_id="1", artifact=vars(module)["Kind"].A, id="m")
+        row, other = printed([tool, vars(module)["Chart"](1)])
+        shown = {"class": "some_app.Kind", "value": {"base64": "/w=="}}
         assert (row["content"], row["artifact"], row["id"]) == ("hello", shown, "m")
         assert other == {"value": {"class": "some_app.Chart", "value": {"raw": 1}}}
 
