@@ -153,6 +153,24 @@ class TestTheLedgerIsNotBelieved:
             saver.put(head, empty_checkpoint() | {"id": head["configurable"]["checkpoint_id"]}, {}, {})  # type: ignore[typeddict-item]
             assert read_all(saver, "other") == []
 
+    def test_a_deleted_thread_that_went_on(self, migrate: Migrate, tmp_path: Path) -> None:
+        """Deleted in the target, then used there again: what is older is dropped, which is said with what to do."""
+        source, target = tmp_path / "source.db", tmp_path / "target.db"
+        with theirs(source) as saver:
+            put_chain(saver, "a", 2)
+        migrate(source, target)
+        with ours(target) as saver:
+            saver.delete_thread("a")
+            put_chain(saver, "a", 1)
+        code, row = migrate(source, target)
+        assert code == 5
+        assert {item["thread"] for item in row["differing"]} == {"a"}
+        assert all("deleted in the target" in item["difference"] for item in row["differing"])
+        with ours(target) as saver:
+            assert len(read_all(saver, "a")) == 1
+            saver.delete_thread("a")
+        assert migrate(source, target)[0] == 0
+
     def test_what_was_pruned_stays_away(self, migrate: Migrate, tmp_path: Path) -> None:
         """A prune of the target is its owner's wish: not undone, and reported; nothing is said to be there."""
         source, target = tmp_path / "source.db", tmp_path / "target.db"

@@ -265,6 +265,17 @@ class TestOneCheckpointOfMany:
         with PostgresSaver.from_conn_string(database_url) as saver:
             assert (value_of(saver, "good"), value_of(saver, "last")) == (["a\0b", -0.0], 1)
 
+    @pytest.mark.postgres
+    @pytest.mark.parametrize("kind", ["refold", "langgraph"])
+    def test_a_name_that_postgres_cannot_hold(self, kind: str, database_url: str, command: Run, tmp_path: Path) -> None:
+        """A thread id with a NUL is one thread's affair, in a first run and in a later one."""
+        with ours(tmp_path / "source.db") as saver:
+            for thread in ("a", "b\0b", "c"):
+                put(saver, thread, [thread])
+        for copied in (2, 0):
+            code, [row], _ = command("migrate", "source.db", database_url, "--to", kind)
+            assert (code, row["copied"], [item["thread"] for item in row["differing"]]) == (5, copied, ["b\0b"])
+
 
 class TestAWholeDatabase:
     def test_a_target_that_cannot_be_opened(self, command: Run, tmp_path: Path) -> None:

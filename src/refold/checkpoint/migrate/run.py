@@ -24,11 +24,15 @@ from refold.checkpoint.migrate.report import Mismatch, Report
 from refold.checkpoint.migrate.saved import Mark, Place, Saved, Source
 from refold.checkpoint.migrate.standing import Standing, standing_of
 from refold.checkpoint.migrate.targets import Target, target_of
-from refold.checkpoint.migrate.troubles import database_errors, one_checkpoint
+from refold.checkpoint.migrate.troubles import answer_of, database_errors, one_checkpoint
 from refold.checkpoint.migrate.versions import Versions, with_text_versions
 
 _BATCH: Final = 50
 _COUNTERS: Final = "counters_since_delta_snapshot"
+_DELETED: Final = (
+    "the thread was deleted in the target and has gone on there since, so what is older is dropped; delete it there "
+    "once more and run this again, or copy into another target"
+)
 
 
 @dataclass(kw_only=True)
@@ -88,20 +92,23 @@ class _Run:
 
     def _standing(self, thread: str, done: Mapping[Place, Entry]) -> Standing:
         """What the target has of a thread. One that it has nothing of is let in, also where it was deleted there."""
-        with database_errors("target"):
+
+        def ask() -> Standing:
             held = self.shelf.held(thread)
             if not held:
                 self.shelf.welcome(thread)
             return standing_of(done, held, self.shelf.writes_at)
 
+        # A thread of a name that the target cannot hold is not there; copying it says why.
+        return answer_of(ask, otherwise=Standing(lost=set(done)), side="target")
+
     def _note_left(self, thread: str, places: Set[Place]) -> None:
         """Of what is gone from the source: what the target still has. The rest is of no interest any more."""
         if not places:
             return
-        with database_errors("target"):
-            held = self.shelf.held(thread)
+        held = answer_of(lambda: self.shelf.held(thread), otherwise={}, side="target")
         left = {place for place in places if place.checkpoint_id in held.get(place.checkpoint_ns, ())}
-        self.ledger.drop(set(places) - left)
+        self.ledger.drop(places - left)
         if left:
             self.left[thread] = len(left)
 
@@ -148,6 +155,8 @@ class _Run:
                 self.without_writes.add(place)
                 expected = expected._replace(metadata=_without_writes(expected.metadata))
             found = "; ".join(differences(expected, written, carries_snapshots=self.to_langgraph))
+            if written is None and self.shelf.remembers_deletion(place.thread_id):
+                found = f"{found}: {_DELETED}"
             if found:
                 self.mismatches[place] = found
 

@@ -44,6 +44,9 @@ class Target(Protocol):
     def welcome(self, thread: str) -> None:
         """Lets a thread in again that was deleted."""
 
+    def remembers_deletion(self, thread: str) -> bool:
+        """Whether it drops old checkpoints of a thread, since that was deleted."""
+
 
 def target_of(saver: BaseCheckpointSaver[Any]) -> Target:
     """What the database of a saver is asked through."""
@@ -87,6 +90,9 @@ class _Any:
 
     def welcome(self, thread: str) -> None:
         """Others do not remember deletions."""
+
+    def remembers_deletion(self, thread: str) -> bool:
+        return False
 
 
 class _TheirSqlite(_Any):
@@ -156,6 +162,9 @@ class _Ours(_Any):
     def welcome(self, thread: str) -> None:
         self._ours._run(lambda ctx: _welcome_gen(thread))
 
+    def remembers_deletion(self, thread: str) -> bool:
+        return self._ours._run(lambda ctx: _deletion_gen(thread)) is not None
+
 
 def _by_namespace(rows: Sequence[tuple[str, str]]) -> Held:
     found: Held = {}
@@ -186,9 +195,13 @@ def _writes_at_gen(place: Place) -> Program[int]:
     return 0 if row is None else len((yield from get_writes([row.seq])))
 
 
+def _deletion_gen(thread: str) -> Program[bytes | None]:
+    return (yield from _in_snapshot(partial(read_meta_gen, deletion_key(thread))))
+
+
 def _welcome_gen(thread: str) -> Program[None]:
     """Forget that it was deleted; nothing is written where nothing is remembered."""
-    if (yield from Transaction(program=partial(read_meta_gen, deletion_key(thread)), write=False)) is not None:
+    if (yield from _deletion_gen(thread)) is not None:
         yield from Transaction(program=partial(_forget_gen, thread), write=True)
 
 

@@ -9,10 +9,12 @@ import sqlite3
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, TypeVar
 
 from refold.checkpoint.migrate.saved import Place
 from refold.errors import CorruptionError, DatabaseUnavailableError, RefoldError, SchemaVersionError
+
+T = TypeVar("T")
 
 _LONG: Final = 300
 _TAG: Final = re.compile(r"Unknown serialization type: (\S+)")
@@ -36,6 +38,14 @@ def one_checkpoint(note: Callable[[str], None], *, doing: str, side: str) -> Ite
         if whole is not None:
             raise whole from error
         note(f"{doing}: {in_words(error)}")
+
+
+def answer_of(ask: Callable[[], T], *, otherwise: T, side: str) -> T:
+    """An answer of a database, or `otherwise` where the question itself was wrong. Raises as `one_checkpoint` does."""
+    found = [otherwise]
+    with one_checkpoint(lambda text: None, doing="it cannot be asked", side=side):
+        found.append(ask())
+    return found[-1]
 
 
 @contextmanager
