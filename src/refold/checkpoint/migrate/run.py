@@ -23,7 +23,7 @@ from refold.checkpoint.migrate.puts import parent_id, put
 from refold.checkpoint.migrate.report import Mismatch, Report
 from refold.checkpoint.migrate.saved import Mark, Place, Saved, Source
 from refold.checkpoint.migrate.standing import Standing, standing_of
-from refold.checkpoint.migrate.targets import Target, target_of
+from refold.checkpoint.migrate.targets import Held, Target, target_of
 from refold.checkpoint.migrate.troubles import answer_of, database_errors, one_checkpoint
 from refold.checkpoint.migrate.versions import Versions, with_text_versions
 
@@ -106,7 +106,8 @@ class _Run:
         """Of what is gone from the source: what the target still has. The rest is of no interest any more."""
         if not places:
             return
-        held = answer_of(lambda: self.shelf.held(thread), otherwise={}, side="target")
+        nothing: Held = {}
+        held = answer_of(lambda: self.shelf.held(thread), otherwise=nothing, side="target")
         left = {place for place in places if place.checkpoint_id in held.get(place.checkpoint_ns, ())}
         self.ledger.drop(places - left)
         if left:
