@@ -150,25 +150,33 @@ class TestTheLedgerIsNotBelieved:
         assert migrate(source, target)[0] == 0
         with ours(target) as saver:
             saver.put_writes(head, [("v", "late")], "task")
-            saver.put(head, empty_checkpoint() | {"id": head["configurable"]["checkpoint_id"]}, {}, {})  # type: ignore[typeddict-item]
+            saver.put(head, empty_checkpoint(), {}, {})
             assert read_all(saver, "other") == []
 
     def test_a_deleted_thread_that_went_on(self, migrate: Migrate, tmp_path: Path) -> None:
-        """Deleted in the target, then used there again: what is older is dropped, which is said with what to do."""
+        """Deleted in the target, then used there again. Its history comes in from its beginning; what builds on a
+        checkpoint that the source no longer has is dropped, which is said with what to do."""
         source, target = tmp_path / "source.db", tmp_path / "target.db"
         with theirs(source) as saver:
-            put_chain(saver, "a", 2)
+            put_chain(saver, "whole", 2)
+            put_chain(saver, "pruned", 3)
         migrate(source, target)
+        with closing(sqlite3.connect(source)) as db, db:
+            db.execute(
+                "DELETE FROM checkpoints WHERE thread_id = 'pruned' AND checkpoint_id = "
+                "(SELECT min(checkpoint_id) FROM checkpoints WHERE thread_id = 'pruned')"
+            )
         with ours(target) as saver:
-            saver.delete_thread("a")
-            put_chain(saver, "a", 1)
+            for thread in ("whole", "pruned"):
+                saver.delete_thread(thread)
+                put_chain(saver, thread, 1)
         code, row = migrate(source, target)
         assert code == 5
-        assert {item["thread"] for item in row["differing"]} == {"a"}
+        assert {item["thread"] for item in row["differing"]} == {"pruned"}
         assert all("deleted in the target" in item["difference"] for item in row["differing"])
         with ours(target) as saver:
-            assert len(read_all(saver, "a")) == 1
-            saver.delete_thread("a")
+            assert len(read_all(saver, "whole")) == 3
+            saver.delete_thread("pruned")
         assert migrate(source, target)[0] == 0
 
     def test_what_was_pruned_stays_away(self, migrate: Migrate, tmp_path: Path) -> None:

@@ -3,17 +3,18 @@
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
-from refold.checkpoint.effects import Select, Transaction
+from refold.checkpoint.deletions import deletion_key
+from refold.checkpoint.effects import Select, SelectEach, Transaction
 from refold.checkpoint.meta import read_meta_gen
 from refold.checkpoint.migrate.saved import Place, SavedWrite
 from refold.checkpoint.rows import get_writes
 from refold.checkpoint.saver import SyncSaver
-from refold.checkpoint.spaces import AWAITED, deletion_key, find_checkpoint_gen, find_space_gen, unpack_id
+from refold.checkpoint.spaces import AWAITED, find_checkpoint_gen, find_space_gen, unpack_id
 from refold.core.program import Program
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.sqlite import SqliteSaver
 
 T = TypeVar("T")
+
+_ALL: Final = 1_000_000
 
 Held: TypeAlias = dict[str, set[str]]
 """Ids of checkpoints by namespace; no namespace without any."""
@@ -206,4 +209,7 @@ def _welcome_gen(thread: str) -> Program[None]:
 
 
 def _forget_gen(thread: str) -> Program[None]:
-    yield from Select(statement="meta_delete", args={"key": deletion_key(thread)})
+    """With the late steps of it that were dropped, whose keys begin with the same."""
+    key = deletion_key(thread)
+    rows = yield from Select(statement="meta_from", args={"start": key, "stop": f"{key}~", "count": _ALL})
+    yield from SelectEach(statement="meta_delete", rows=[{"key": found} for found, _ in rows])
