@@ -105,6 +105,20 @@ class TestKeys:
         with ours(target, encrypting(KEY)) as saver:
             assert value_of(saver, "t") == ["secret"]
 
+    @pytest.mark.parametrize("key", [None, WRONG])
+    def test_a_collection_that_cannot_read(
+        self, key: str | None, encrypted: Path, command: Run, tmp_path: Path
+    ) -> None:
+        """It does not know what checkpoints point at, so it removes nothing and says why."""
+        (tmp_path / "files").mkdir()
+        (tmp_path / "files" / "kept").write_text("kept")
+        code, rows, error = command(
+            "collect", encrypted, "--files", "files", "--most-files", 0, "--grace", "0s", key=key
+        )
+        assert (code, rows) == (5, [])
+        assert "can be read" in error
+        assert (tmp_path / "files" / "kept").exists()
+
     def test_one_value_that_does_not_open(self, encrypted: Path, command: Run, tmp_path: Path) -> None:
         """Under the right key, a damaged value is one checkpoint's affair; so is one under another key."""
         with theirs(encrypted, encrypting(WRONG)) as saver:

@@ -47,6 +47,7 @@ def collect(
     """
     from refold.agent.retention import live_paths
     from refold.checkpoint.migrate.databases import open_target
+    from refold.checkpoint.migrate.troubles import reading_all
     from refold.core.program import run
     from refold.files import DeleteFile, Retention, answer, open_files
     from refold.files.retention import collect_gen
@@ -65,7 +66,8 @@ def collect(
             for database in found
             for kind in sorted(database.kinds)
         ]
-        live = live_paths(savers)
+        with reading_all(", ".join(database.name for database in found)):
+            live = live_paths(savers)
     handle = partial(answer, open_files(files))
     done = run(
         collect_gen(live, bounds, now=now.timestamp()),

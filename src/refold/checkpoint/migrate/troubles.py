@@ -71,6 +71,17 @@ def reading(place: Place) -> Iterator[None]:
         raise whole or CorruptionError(f"{place} cannot be read: {in_words(error)}") from error
 
 
+@contextmanager
+def reading_all(name: str) -> Iterator[None]:
+    """The same for a reading of everything that a database has, which `name` is the name of."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, RefoldError):
+            raise
+        raise CorruptionError(f"not every checkpoint of {name} can be read: {in_words(error)}") from error
+
+
 def in_words(error: Exception) -> str:
     """One line that says what was wrong, and where it is known, what to do."""
     text = " ".join(str(error).split())
@@ -89,7 +100,8 @@ def _whole(error: Exception, side: str) -> Exception | None:
     psycopg = sys.modules.get("psycopg")
     if psycopg is None or not isinstance(error, psycopg.Error):
         return None
-    of_values = (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.ProgramLimitExceeded)
+    limits = (psycopg.errors.ProgramLimitExceeded, psycopg.errors.DataCorrupted, psycopg.errors.IndexCorrupted)
+    of_values = (psycopg.DataError, psycopg.IntegrityError, *limits)
     if isinstance(error, of_values) or (isinstance(error, psycopg.ProgrammingError) and error.sqlstate is None):
         return None
     return _unavailable(error, side)
