@@ -19,7 +19,8 @@ import pytest
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-from langgraph.types import Command, Interrupt, Send
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+from langgraph.types import Command, Interrupt, Overwrite, Send
 
 from refold.checkpoint.migrate import lossless
 from refold.checkpoint.migrate.compare import same
@@ -58,6 +59,25 @@ class TestClassesOfTheApplication:
         for value in (profile, queue, kind, [profile, {"k": kind}], message, Send("n", [queue])):
             stored = STOCK.dumps_typed(value)
             assert serde.dumps_typed(serde.loads_typed(stored)) == stored
+
+    def test_a_message_that_holds_one_is_a_message(self) -> None:
+        """So it is stored once, is shown, and a delta channel can be put together with it."""
+        message = ToolMessage("m", tool_call_id="1", artifact={"p": [_module("profile").Kind.A]}, id="m")
+        stored = STOCK.dumps_typed([message])
+        [found] = lossless().loads_typed(stored)
+        assert isinstance(found, ToolMessage)
+        assert (found.content, found.id) == ("m", "m")
+        assert lossless().dumps_typed([found]) == stored
+        assert same([found], lossless().loads_typed(stored))
+
+    @pytest.mark.parametrize("around", [_DeltaSnapshot, Overwrite])
+    def test_what_a_delta_channel_is_made_of(self, around: Any) -> None:
+        """Its snapshots, and the writes that replace it, are objects whatever their messages hold."""
+        stored = STOCK.dumps_typed(around([ToolMessage("m", tool_call_id="1", artifact=_module("profile").Kind.A)]))
+        found = lossless().loads_typed(stored)
+        assert type(found) is around
+        assert isinstance(found.value[0], ToolMessage)
+        assert lossless().dumps_typed(found) == stored
 
     @pytest.mark.parametrize("strict", ["false", "true"])
     def test_whatever_may_be_imported(self, strict: str, tmp_path: Path) -> None:

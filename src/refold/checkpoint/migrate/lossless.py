@@ -8,19 +8,31 @@ the extension it is stored as. And what was rebuilt must say, written again, all
 more: a message of an older LangChain gets the fields that came since.) An extension gives the same bytes again.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final, cast
 
 import ormsgpack
+from langchain_core.messages import (
+    AIMessage,
+    FunctionMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+)
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+from langgraph.types import Overwrite
+from pydantic import ValidationError
 
 _CONSTRUCTED: Final = frozenset(range(6))
 """The extension codes whose payload begins with a module and a name."""
-_CODES: Final = frozenset({*_CONSTRUCTED, 7})
-"""Those that are rebuilt; 7 is the snapshot of a delta channel. An array of numpy stays as it is."""
+_KEYWORDS, _PYDANTIC, _SNAPSHOT = 2, 5, 7
+_CODES: Final = frozenset({*_CONSTRUCTED, _SNAPSHOT})
+"""Those that are rebuilt. An array of numpy, 6, stays as it is."""
 _OPTION: Final = ormsgpack.OPT_NON_STR_KEYS
 _PACKAGES: Final = frozenset({"langchain", "langchain_core", "langgraph"})
 _STANDARD: Final = frozenset(
@@ -66,10 +78,13 @@ def lossless(serde: SerializerProtocol | None = None) -> SerializerProtocol:
 @lru_cache(maxsize=16_384)
 def _rebuild(code: int, data: bytes) -> object:
     kept = ormsgpack.Ext(code, data)
-    if code not in _CODES or not all(_is_known(*named) for named in _classes(code, data)):
-        return kept
     packed = ormsgpack.packb(kept)
-    rebuilt = _STOCK.loads_typed(("msgpack", packed))
+    if code in _CODES and all(_is_known(*named) for named in _classes(code, data)):
+        rebuilt = _STOCK.loads_typed(("msgpack", packed))
+    elif (around := _around(code, data)) is not None:
+        rebuilt = around
+    else:
+        return kept
     try:
         _, again = _STOCK.dumps_typed(rebuilt)
     except TypeError:  # an object that it can make and not write
@@ -78,6 +93,27 @@ def _rebuild(code: int, data: bytes) -> object:
 
 
 _STOCK: Final = JsonPlusSerializer()
+_AROUND: Final[Mapping[tuple[object, ...], Callable[..., object]]] = {
+    (kind.__module__, kind.__name__): kind
+    for kind in (AIMessage, FunctionMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage, Overwrite)
+}
+
+
+def _around(code: int, data: bytes) -> object:
+    """A message, or what a delta channel is put together from, that holds a value of the application's, in an artifact
+    say: an object all the same, with that value kept as it is stored. None for anything else."""
+    if code not in (_KEYWORDS, _PYDANTIC, _SNAPSHOT):
+        return None
+    payload = ormsgpack.unpackb(data, ext_hook=_rebuild, option=_OPTION)
+    if code == _SNAPSHOT:
+        return _DeltaSnapshot(payload)
+    kind = _AROUND.get(tuple(payload[:2])) if isinstance(payload, list | tuple) and len(payload) > 2 else None
+    if kind is None or not isinstance(payload[2], dict):
+        return None
+    try:
+        return kind(**payload[2])
+    except (ValidationError, TypeError):
+        return None
 
 
 def _is_known(module: str, name: str) -> bool:
