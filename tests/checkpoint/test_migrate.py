@@ -30,7 +30,7 @@ from langgraph.types import Command, Overwrite, Send, interrupt
 
 from refold.checkpoint import SqliteSaver
 from refold.checkpoint.migrate import LangGraphSqliteSource, Ledger, Report, lossless, migrate
-from refold.checkpoint.migrate.run import calls_of
+from refold.checkpoint.migrate.puts import calls_of
 from refold.checkpoint.migrate.saved import Place, SavedWrite
 from refold.checkpoint.reducer import reduce_messages
 from refold.errors import ConfigurationError

@@ -1,12 +1,17 @@
 """Retention never removes what something live points at."""
 
 import asyncio
+import enum
 from collections.abc import Callable
+from dataclasses import dataclass
 
+import ormsgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.types import Send
 
 from refold.errors import ConfigurationError
 from refold.files import (
@@ -22,6 +27,19 @@ from refold.files import (
 )
 
 Collect = Callable[..., Collected]
+
+
+class Shade(enum.Enum):
+    """Of an application."""
+
+    DARK = 1
+
+
+@dataclass
+class Holder:
+    """A state of an application's own."""
+
+    held: object
 
 
 @pytest.fixture(params=[False, True], ids=["called", "awaited"])
@@ -127,6 +145,15 @@ class TestNothingLiveIsRemoved:
             "/results/t/0001",
             "/results/t/0002",
         ]
+
+    def test_values_of_any_class(self) -> None:
+        """Paths are found in sends, in objects of the application, and in values of classes that are not here."""
+        path = "/results/t/0001"
+        message = ToolMessage(f"see {path}", tool_call_id="1", artifact=Shade.DARK)
+        stored = ormsgpack.unpackb(JsonPlusSerializer().dumps_typed(message)[1], ext_hook=ormsgpack.Ext)
+        odd = ormsgpack.Ext(90, b"\xc1 /results/t/0001 ")
+        for value in (stored, odd, Send("n", {"m": [message]}), Holder([path]), [{"deep": (Holder(stored),)}]):
+            assert referenced_paths({"messages": [value]}) == {path}
 
     def test_what_is_young_or_without_a_time(self, collecting: Collect) -> None:
         """A file whose state is not stored yet, or whose age is not known, stays."""

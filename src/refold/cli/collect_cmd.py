@@ -4,12 +4,17 @@ import re
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import partial
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from refold.cli.database import HELP, existing, moment, say, serde_of_environment
 from refold.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from langgraph.checkpoint.serde.base import SerializerProtocol
+
+    from refold.checkpoint.migrate.databases import Database, Kind
 
 _BYTES = re.compile(r"(\d+(?:\.\d+)?)\s*([kMG]?)B?")
 _UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}
@@ -42,6 +47,7 @@ def collect(
     """
     from refold.agent.retention import live_paths
     from refold.checkpoint.migrate.databases import open_target
+    from refold.checkpoint.migrate.troubles import reading_all
     from refold.core.program import run
     from refold.files import DeleteFile, Retention, answer, open_files
     from refold.files.retention import collect_gen
@@ -56,11 +62,12 @@ def collect(
     with ExitStack() as stack:
         found = [existing(url) for url in databases]
         savers = [
-            stack.enter_context(open_target(database, kind, serde_of_environment()))
+            stack.enter_context(open_target(database, kind, _serde_for(database, kind)))
             for database in found
             for kind in sorted(database.kinds)
         ]
-        live = live_paths(savers)
+        with reading_all(", ".join(database.name for database in found)):
+            live = live_paths(savers)
     handle = partial(answer, open_files(files))
     done = run(
         collect_gen(live, bounds, now=now.timestamp()),
@@ -74,6 +81,14 @@ def collect(
         "live_paths": len(live),
     }
     say("would be collected" if dry_run else "collected", rows, as_json=as_json)
+
+
+def _serde_for(database: "Database", kind: "Kind") -> "SerializerProtocol | None":
+    """With the key of the environment, but for a database of refold's that was made without: it stays so."""
+    from refold.checkpoint.migrate.keys import without_cipher
+
+    serde = serde_of_environment()
+    return without_cipher(serde) if kind == "refold" and not database.encrypted else serde
 
 
 def _bytes(text: str) -> int:

@@ -27,20 +27,30 @@ KEY_VARIABLE = "LANGGRAPH_AES_KEY"
 """Where LangGraph's encryption has its key, too."""
 HELP = "A SQLite file or a postgresql:// URL."
 
+_KEY_BYTES = (16, 24, 32)
 _AGE = re.compile(r"(?P<count>\d+(?:\.\d+)?)(?P<unit>[smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
-def serde_of_environment() -> "SerializerProtocol | None":
+TARGET_KEY_VARIABLE = "REFOLD_TARGET_AES_KEY"
+"""Where a migration has the key of its target, if it is to have another one."""
+
+
+def serde_of_environment(variable: str = KEY_VARIABLE) -> "SerializerProtocol | None":
     """The encrypting serializer, where the environment has a key. It reads values that are not encrypted, too."""
-    if not os.environ.get(KEY_VARIABLE):
+    key = os.environ.get(variable)
+    if not key:
         return None
     from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
+    if len(key.encode()) not in _KEY_BYTES:
+        raise ConfigurationError(
+            f"{variable} cannot be used: a key has 16, 24 or 32 bytes, this has {len(key.encode())}"
+        )
     try:
-        return EncryptedSerializer.from_pycryptodome_aes()
+        return EncryptedSerializer.from_pycryptodome_aes(key=key.encode())
     except (ImportError, ValueError) as error:
-        raise ConfigurationError(f"{KEY_VARIABLE} cannot be used: {error}") from error
+        raise ConfigurationError(f"{variable} cannot be used: {error}") from error
 
 
 def existing(url: str) -> "Database":
@@ -57,7 +67,11 @@ def existing(url: str) -> "Database":
 
 @contextmanager
 def saver_of(url: str) -> Iterator["SyncSaver"]:
-    """The saver of a database of refold's. Raises `ConfigurationError` for any other, and creates none."""
+    """The saver of a database of refold's. Raises `ConfigurationError` for any other, and creates none.
+
+    No command makes a database encrypted that is not: its application could not open it any more.
+    """
+    from refold.checkpoint.migrate.keys import without_cipher
     from refold.checkpoint.migrate.lossless import lossless
     from refold.checkpoint.migrate.ours import open_saver
 
@@ -67,7 +81,8 @@ def saver_of(url: str) -> Iterator["SyncSaver"]:
             f"{database.name} holds checkpoints of LangGraph's saver; "
             f"move them first: refold migrate {database.name} TARGET"
         )
-    with open_saver(url, lossless(serde_of_environment())) as saver:
+    serde = serde_of_environment()
+    with open_saver(url, lossless(serde if database.encrypted else without_cipher(serde))) as saver:
         yield saver
 
 

@@ -31,6 +31,7 @@ class Head:
         from langgraph.channels.delta import DeltaChannel
         from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
+        from refold.checkpoint.migrate.troubles import reading
         from refold.checkpoint.reducer import reduce_messages
 
         values = self.saved.tuple.checkpoint["channel_values"]
@@ -39,10 +40,19 @@ class Head:
             return value.value if isinstance(value, _DeltaSnapshot) else value
         if name not in self.saved.tuple.checkpoint["channel_versions"]:
             return None
-        history = self.source.history(self.place, [name])[name]
-        log = DeltaChannel(reduce_messages, list).from_checkpoint(history.get("seed"))
-        log.replay_writes(history["writes"])
-        return log.get()
+        with reading(self.place):
+            history = self.source.history(self.place, [name])[name]
+            log = DeltaChannel(reduce_messages, list).from_checkpoint(history.get("seed"))
+            log.replay_writes(history["writes"])
+            return log.get()
+
+
+def read(source: "Source", place: "Place") -> "Saved | None":
+    """A checkpoint; None when it is gone. Raises `CorruptionError` for one that cannot be read."""
+    from refold.checkpoint.migrate.troubles import reading
+
+    with reading(place):
+        return source.read(place)
 
 
 def threads_of(source: "Source") -> dict[str, Thread]:
@@ -64,7 +74,7 @@ def head_of(source: "Source", thread: str) -> Head:
     """Where a thread stands. Raises `ConfigurationError` for a thread that is not there."""
     known = threads_of(source).get(thread)
     place = None if known is None else known.head
-    saved = None if place is None else source.read(place)
+    saved = None if place is None else read(source, place)
     if place is None or saved is None:
         raise ConfigurationError(f"there is no thread {thread!r}; refold threads lists them")
     return Head(source=source, place=place, saved=saved)

@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from refold.cli.database import HELP, existing, kind_to_read, serde_of_environment
-from refold.cli.heads import Thread, head_of, threads_of
-from refold.errors import ConfigurationError
+from refold.cli.heads import Thread, head_of, read, threads_of
+from refold.errors import ConfigurationError, CorruptionError
 
 if TYPE_CHECKING:
     from refold.checkpoint.migrate.saved import Source
@@ -51,12 +51,24 @@ def threads(
 
 
 def _show(source: "Source", found: dict[str, Thread], *, as_json: bool) -> None:
+    """All threads, those too whose newest checkpoint cannot be read: the first of them is the error in the end."""
     rows: list[dict[str, object]] = []
+    damaged: CorruptionError | None = None
     for name, known in found.items():
-        saved = None if known.head is None else source.read(known.head)
-        newest = "" if saved is None else saved.tuple.checkpoint["ts"]
+        newest = ""
+        try:
+            saved = None if known.head is None else read(source, known.head)
+            newest = "" if saved is None else str(saved.tuple.checkpoint.get("ts", ""))
+        except CorruptionError as error:
+            damaged = damaged or error
         counts = {"checkpoints": known.checkpoints, "namespaces": known.namespaces}
         rows.append({"thread": name, **counts, "newest": newest[:19]})
+    _print(rows, as_json=as_json)
+    if damaged is not None:
+        raise damaged
+
+
+def _print(rows: Sequence[dict[str, object]], *, as_json: bool) -> None:
     if as_json:
         for row in rows:
             typer.echo(json.dumps(row, ensure_ascii=False))
@@ -72,13 +84,10 @@ def _show(source: "Source", found: dict[str, Thread], *, as_json: bool) -> None:
     console.print(f"{len(rows)} thread{'s' * (len(rows) != 1)}")
 
 
-def _messages(source: "Source", thread: str, channel: str) -> Sequence[dict[str, object]]:
-    from langchain_core.messages import BaseMessage
+def _messages(source: "Source", thread: str, channel: str) -> Sequence[object]:
+    from refold.cli.as_json import in_json
 
     held = head_of(source, thread).channel(channel)
     if held is None:
         raise ConfigurationError(f"thread {thread!r} has no channel {channel!r}; name it: --channel NAME")
-    return [
-        item.model_dump(mode="json") if isinstance(item, BaseMessage) else {"value": repr(item)}
-        for item in (held if isinstance(held, list) else [held])
-    ]
+    return [in_json(item) for item in (held if isinstance(held, list) else [held])]

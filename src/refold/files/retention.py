@@ -15,10 +15,12 @@ one whose time is not known, and one that is written again while the collection 
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
 from typing import Final
 
+import ormsgpack
+from langgraph.types import Send
 from pydantic import BaseModel
 
 from refold.core.effects import ReadFile
@@ -157,5 +159,19 @@ def _texts(values: Iterable[object]) -> Iterator[str]:
                 yield data.decode("utf-8", "replace")
             case Sequence() | Set() as items:
                 waiting += items
+            case Send() as packet:
+                waiting.append(packet.arg)
+            case ormsgpack.Ext() as kept:  # of a class that is not here: what it holds
+                waiting.append(_held(-1, ormsgpack.packb(kept)))
+            case other if is_dataclass(other) and not isinstance(other, type):
+                waiting += [getattr(other, item.name) for item in fields(other)]
             case _:
                 continue
+
+
+def _held(code: int, data: bytes) -> object:
+    """What msgpack says, the payload of an extension in its place; the bytes where they say nothing."""
+    try:
+        return ormsgpack.unpackb(data, ext_hook=_held, option=ormsgpack.OPT_NON_STR_KEYS)
+    except ormsgpack.MsgpackDecodeError:
+        return data

@@ -3,7 +3,8 @@
 from refold.checkpoint.migrate.langgraph import LangGraphPostgresSource, LangGraphSqliteSource
 from refold.checkpoint.migrate.ledger import Ledger
 from refold.checkpoint.migrate.lossless import lossless
-from refold.checkpoint.migrate.run import Mismatch, Report, migrate
+from refold.checkpoint.migrate.report import Mismatch, Report
+from refold.checkpoint.migrate.run import migrate
 from refold.checkpoint.migrate.saved import Place, Saved, SavedWrite, Source
 
 __all__ = [

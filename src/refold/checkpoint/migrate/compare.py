@@ -1,18 +1,25 @@
 """The proof: what a checkpoint read from the target has to do with the one read from the source.
 
-Two values are the same when they serialise to the same bytes, or else when they are equal: dictionaries and sets may
-come back in another order.
+Two values are the same when they serialise to the same bytes; dictionaries and sets may come back in another order.
+Python's equality is not asked: to it `-0.0` is `0.0`, and `1` is `True`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import dataclasses
+import pickle
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory
 from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
+from langgraph.types import Send
+from pydantic import BaseModel
 
 from refold.checkpoint.migrate.lossless import lossless
 
-_SERDE: SerializerProtocol = lossless()
+_SERDE: SerializerProtocol = lossless(JsonPlusSerializer(pickle_fallback=True))
 
 
 def same(left: object, right: object) -> bool:
@@ -23,20 +30,51 @@ def same(left: object, right: object) -> bool:
         return False
     match left, right:
         case dict(), dict():
-            return left.keys() == right.keys() and all(same(value, right[key]) for key, value in left.items())
-        case list() | tuple(), list() | tuple():
+            return _same_mapping(left, right)
+        case list() | tuple() | deque(), list() | tuple() | deque():
             return len(left) == len(right) and all(map(same, left, right))
         case set() | frozenset(), set() | frozenset():
-            return left == right
+            return len(left) == len(right) and _counts(left) == _counts(right)
         case _:
             stored = _stored(left)
-            return (stored is not None and stored == _stored(right)) or bool(left == right)
+            if stored is not None and stored == _stored(right):
+                return True
+            mine, other = _members(left), _members(right)
+            return mine is not None and other is not None and _same_mapping(mine, other)
+
+
+def _same_mapping(left: Mapping[Any, object], right: Mapping[Any, object]) -> bool:
+    """Keys that are no texts count by their bytes too, since `1` finds what is kept under `True`."""
+    if not all(type(key) is str for mapping in (left, right) for key in mapping):
+        left, right = _by_stored(left), _by_stored(right)
+    return left.keys() == right.keys() and all(same(value, right[key]) for key, value in left.items())
+
+
+def _by_stored(mapping: Mapping[Any, object]) -> Mapping[Any, object]:
+    return {_stored(key): value for key, value in mapping.items()}
+
+
+def _counts(values: Iterable[object]) -> Counter[object]:
+    return Counter(_stored(value) for value in values)
+
+
+def _members(value: object) -> Mapping[Any, object] | None:
+    """What an object is made of, where another order of its parts may be all that differs."""
+    if isinstance(value, BaseModel):
+        return {**value.__dict__, **(value.__pydantic_extra__ or {})}
+    if isinstance(value, Send):
+        return {name: getattr(value, name) for name in Send.__slots__}
+    if isinstance(value, _DeltaSnapshot):
+        return {"value": value.value}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    return None
 
 
 def _stored(value: object) -> tuple[str, bytes] | None:
     try:
         return _SERDE.dumps_typed(value)
-    except TypeError:  # a value that only the application's own serializer can write
+    except (TypeError, AttributeError, pickle.PicklingError):  # only the application's own serializer can write it
         return None
 
 

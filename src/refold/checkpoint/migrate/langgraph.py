@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, cast
 from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory, writes_sort_key
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
+from refold.checkpoint.migrate.keys import check_key
 from refold.checkpoint.migrate.lossless import lossless
 from refold.checkpoint.migrate.saved import Mark, Place, Saved, SavedWrite
 from refold.errors import ConfigurationError, CorruptionError, DatabaseUnavailableError
@@ -23,11 +24,13 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.sqlite import SqliteSaver
 
 _PAGE: Final = 1000
+_SAMPLES: Final = 3
 _Key = tuple[str, str, int, str]  # task id, task path, index, channel
 
-# rowid moves when a write is replaced, so a mark changes although count and length do not.
+# rowid moves when a row is replaced, so a mark changes although counts and lengths do not.
 _SQLITE_INDEX: Final = """
 SELECT c.thread_id, c.checkpoint_ns, c.checkpoint_id,
+    c.rowid || '.' || coalesce(length(c.checkpoint), 0) || '.' || coalesce(length(c.metadata), 0) || '.' ||
     (SELECT count(*) || '.' || coalesce(max(w.rowid), 0) || '.' || coalesce(sum(length(w.value)), 0)
      FROM writes w WHERE w.thread_id = c.thread_id AND w.checkpoint_ns = c.checkpoint_ns
          AND w.checkpoint_id = c.checkpoint_id)
@@ -38,6 +41,7 @@ ORDER BY c.thread_id, c.checkpoint_ns, c.checkpoint_id LIMIT ?
 # xmin is the transaction that wrote the row, so it does for Postgres what rowid does for SQLite.
 _POSTGRES_INDEX: Final = """
 SELECT c.thread_id, c.checkpoint_ns, c.checkpoint_id,
+    c.xmin::text || '.' ||
     (SELECT count(*) || '.' || coalesce(max(w.xmin::text::bigint), 0) || '.' || coalesce(sum(octet_length(w.blob)), 0)
      FROM checkpoint_writes w WHERE w.thread_id = c.thread_id AND w.checkpoint_ns = c.checkpoint_ns
          AND w.checkpoint_id = c.checkpoint_id)
@@ -49,10 +53,13 @@ ORDER BY c.thread_id, c.checkpoint_ns, c.checkpoint_id LIMIT %s
 
 def _saved(found: CheckpointTuple, keys: Sequence[_Key], place: Place) -> Saved:
     """Joins the writes as LangGraph reads them with their places, which come in the same order."""
+    checkpoint: object = found.checkpoint  # whatever the bytes in its row say
+    if not isinstance(checkpoint, dict) or checkpoint.get("id") != place.checkpoint_id:
+        raise CorruptionError("what is stored is not the checkpoint of this id")
     pending = found.pending_writes or []
     ordered = sorted(keys, key=lambda key: writes_sort_key(key[1], key[0], key[2]))
     if [(task, channel) for task, _, _, channel in ordered] != [(task, channel) for task, channel, _ in pending]:
-        raise CorruptionError(f"{place}: its writes cannot be matched with their rows; is the database being repaired?")
+        raise CorruptionError("its writes cannot be matched with their rows; is the database being repaired?")
     writes = [
         SavedWrite(task_id=task, task_path=path, index=index, channel=channel, value=value)
         for (task, path, index, channel), (_, _, value) in zip(ordered, pending, strict=True)
@@ -71,7 +78,8 @@ class LangGraphSqliteSource:
     @classmethod
     @contextmanager
     def open(cls, path: Path, serde: SerializerProtocol | None = None) -> Iterator["LangGraphSqliteSource"]:
-        """Raises `ConfigurationError` when the file is not there or holds no such database."""
+        """Raises `ConfigurationError` when the file is not there or holds no such database, or values under another
+        key."""
         try:
             from langgraph.checkpoint.sqlite import SqliteSaver
         except ImportError as error:
@@ -89,11 +97,13 @@ class LangGraphSqliteSource:
             if mode != "wal":
                 # LangGraph sets the mode when it opens a file, which a read-only connection must not.
                 raise ConfigurationError(f"{path} is not in WAL mode; set it: sqlite3 {path} 'PRAGMA journal_mode=WAL'")
-            yield cls(
+            source = cls(
                 connection,
                 SqliteSaver(connection, serde=lossless(serde)),
                 has_task_path="task_path" in columns,
             )
+            check_key(source._encrypted(), serde)
+            yield source
         except sqlite3.OperationalError as error:
             raise DatabaseUnavailableError(f"{path} cannot be read: {error}") from error
         except sqlite3.DatabaseError as error:
@@ -130,6 +140,15 @@ class LangGraphSqliteSource:
         ).fetchone()
         return int(bytes_)
 
+    def _encrypted(self) -> list[tuple[str, bytes]]:
+        """Some encrypted values with their tags."""
+        found: list[tuple[str, bytes]] = []
+        for table, column in (("checkpoints", "checkpoint"), ("writes", "value")):
+            found += self._connection.execute(
+                f"SELECT type, {column} FROM {table} WHERE type LIKE '%+%' AND {column} IS NOT NULL LIMIT {_SAMPLES}"
+            ).fetchall()
+        return found
+
 
 def _columns(connection: sqlite3.Connection, table: str) -> set[str]:
     return {name for (name,) in connection.execute("SELECT name FROM pragma_table_info(?)", (table,))}
@@ -145,7 +164,8 @@ class LangGraphPostgresSource:
     @classmethod
     @contextmanager
     def open(cls, url: str, serde: SerializerProtocol | None = None) -> Iterator["LangGraphPostgresSource"]:
-        """Raises `ConfigurationError` when it holds no such tables, or those of the shallow saver."""
+        """Raises `ConfigurationError` when it holds no such tables, or those of the shallow saver, or values under
+        another key."""
         try:
             import psycopg
             from langgraph.checkpoint.postgres import PostgresSaver
@@ -160,7 +180,9 @@ class LangGraphPostgresSource:
                 connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
                 connection.read_only = True
                 _check_tables(connection)
-                yield cls(connection, PostgresSaver(connection, serde=lossless(serde)))
+                source = cls(connection, PostgresSaver(connection, serde=lossless(serde)))
+                check_key(source._encrypted(), serde)
+                yield source
         except psycopg.Error as error:
             raise DatabaseUnavailableError(f"the source database cannot be read: {error}") from error
 
@@ -194,6 +216,15 @@ class LangGraphPostgresSource:
             (),
         )
         return int(cast("int", bytes_))
+
+    def _encrypted(self) -> list[tuple[str, bytes]]:
+        """Some encrypted values with their tags."""
+        found: list[tuple[object, ...]] = []
+        for table in ("checkpoint_blobs", "checkpoint_writes"):
+            found += self._rows(
+                f"SELECT type, blob FROM {table} WHERE type LIKE %s AND blob IS NOT NULL LIMIT {_SAMPLES}", ("%+%",)
+            )
+        return cast("list[tuple[str, bytes]]", found)
 
     def _rows(self, statement: str, arguments: Sequence[object]) -> list[tuple[object, ...]]:
         rows = self._connection.execute(statement.encode(), arguments).fetchall()

@@ -14,8 +14,8 @@ from langgraph.checkpoint.base import DeltaChannelHistory
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from refold.checkpoint.drafts import Context
-from refold.checkpoint.effects import Row, Select, Transaction
-from refold.checkpoint.migrate.databases import is_postgres
+from refold.checkpoint.effects import Row, Select, SelectIn, Transaction
+from refold.checkpoint.migrate.databases import check_url, is_postgres
 from refold.checkpoint.migrate.lossless import lossless
 from refold.checkpoint.migrate.saved import Mark, Place, Saved, SavedWrite
 from refold.checkpoint.read import Loaded, load_gen, tuple_of
@@ -36,6 +36,7 @@ def open_saver(url: str, serde: SerializerProtocol | None = None, *, exclusive: 
     if is_postgres(url):
         from refold.checkpoint import PostgresSaver  # the page that says what is missing
 
+        check_url(url)
         with PostgresSaver.from_conn_string(url, serde=serde, exclusive=exclusive) as postgres:
             postgres.setup()
             yield postgres
@@ -93,21 +94,24 @@ def _spaces_gen() -> Program[list[tuple[Space, str, str]]]:
 
 
 def _marks_gen(space: Space) -> Program[list[tuple[str, Mark]]]:
-    """Every checkpoint of a space, oldest first, with a digest of its rows of writes."""
+    """Every checkpoint of a space, oldest first, with a digest of its row and its rows of writes."""
     rows = yield from Select(statement="checkpoint_keys", args={"space": space.id})
     known = [
         (seq, unpack_id(checkpoint, wide=space.wide))
         for seq, checkpoint, state, _, _ in cast("list[tuple[int, bytes, int, object, object]]", reversed(rows))
         if state != AWAITED
     ]
-    marks: dict[int, Mark] = {}
+    marks: list[tuple[str, Mark]] = []
     for at in range(0, len(known), _PAGE):
-        keys = [seq for seq, _ in known[at : at + _PAGE]]
-        written: dict[int, list[Row]] = {}
-        for row in (yield from get_writes(keys)):
-            written.setdefault(cast("int", row[0]), []).append(row[1:])
-        marks.update((seq, _digest(found)) for seq, found in written.items())
-    return [(checkpoint, marks.get(seq, "")) for seq, checkpoint in known]
+        page = known[at : at + _PAGE]
+        cells: dict[int, list[Row]] = {seq: [] for seq, _ in page}
+        for row in (yield from SelectIn(statement="checkpoint_rows", keys=list(cells))):
+            seq, _, _, _, _, template, data, _ = row
+            cells[cast("int", seq)].append((template, data))
+        for row in (yield from get_writes(cells)):
+            cells[cast("int", row[0])].append(row[1:])
+        marks += [(checkpoint, _digest(cells[seq])) for seq, checkpoint in page]
+    return marks
 
 
 def _digest(rows: Sequence[Row]) -> Mark:

@@ -8,7 +8,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory
 
 Mark: TypeAlias = str
-"""Changes whenever the writes of a checkpoint change; says nothing else."""
+"""Changes whenever a checkpoint or its writes change; says nothing else."""
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
