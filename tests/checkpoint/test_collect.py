@@ -1,6 +1,8 @@
 """Collection, compaction and verification, at every moment at which another writer may come between."""
 
 import dataclasses
+import random
+import sqlite3
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,9 +12,12 @@ import pytest
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.base.id import uuid6
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from refold.checkpoint import SqliteSaver
+from refold.checkpoint.blobs import unpack_pack
 from refold.checkpoint.collect import collect_gen
+from refold.checkpoint.compact import PACK_BYTES
 from refold.checkpoint.effects import Barrier, Transaction
 from refold.checkpoint.removal import delete_for_runs_gen
 from refold.core.program import Effect, run
@@ -436,3 +441,54 @@ class TestDamageIsNoticed:
         }  # fmt: skip
         assert found["blob_bytes"] > 0
         assert found["database_bytes"] > 0
+
+
+class TestPacks:
+    def values_of(self, saver: SqliteSaver, size: int, count: int = 20) -> list[str]:
+        texts = [random.Random(number).randbytes(size // 2).hex() for number in range(count)]
+        for number, text in enumerate(texts):
+            put(saver, at(f"t{number}"), [text])
+        return texts
+
+    def test_large_values_stay_alone(self, saver: SqliteSaver) -> None:
+        """A large value is read without others, and no pack grows beyond what can be stored or read at once."""
+        texts = self.values_of(saver, 200_000)
+        saver.conn.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 1_000_000)
+        assert saver.compact().packs == 0
+        assert [texts_of(saver, at(f"t{number}")) for number in range(20)] == [[text] for text in texts]
+        assert saver.verify().problems == ()
+
+    def test_packs_are_bounded_in_bytes(self, saver: SqliteSaver) -> None:
+        """Values that are neither small nor large go into packs of some of them."""
+        texts = self.values_of(saver, 50_000, 40)
+        assert saver.compact().packs == 4
+        largest = saver.conn.execute("SELECT max(length(data)) FROM refold_pack").fetchone()[0]
+        assert largest < PACK_BYTES
+        assert [texts_of(saver, at(f"t{number}")) for number in range(40)] == [[text] for text in texts]
+        assert saver.verify().problems == ()
+
+    @pytest.mark.parametrize("size", [2_000, 200_000])
+    def test_values_from_before_the_key_are_encrypted_whatever_their_size(self, tmp_path: Path, size: int) -> None:
+        """Compaction leaves no value readable that was stored before the database had a key."""
+        path = tmp_path / "db"
+        with SqliteSaver.from_conn_string(str(path)) as saver:
+            texts = self.values_of(saver, size)
+        serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0" * 32)
+        with SqliteSaver.from_conn_string(str(path), serde=serde) as saver:
+            put(saver, at("more"), ["more"])
+            saver.compact()
+            assert saver.conn.execute("SELECT count(*) FROM refold_blob WHERE codec & 15 < 2 AND codec & 32 = 0 AND "
+                                      "length(data) > 500").fetchone()[0] == 0  # fmt: skip
+            assert [texts_of(saver, at(f"t{number}")) for number in range(20)] == [[text] for text in texts]
+            assert saver.verify().problems == ()
+
+    def test_verifying_opens_a_pack_once(self, saver: SqliteSaver, monkeypatch: pytest.MonkeyPatch) -> None:
+        """However many values it holds."""
+        self.values_of(saver, 2_000, 128)
+        assert saver.compact().packs == 2
+        opened: list[int] = []
+        monkeypatch.setattr(
+            "refold.checkpoint.blobs.unpack_pack", lambda data: (opened.append(1), unpack_pack(data))[1]
+        )
+        assert saver.verify().problems == ()
+        assert len(opened) <= 4

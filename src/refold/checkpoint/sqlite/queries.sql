@@ -221,7 +221,8 @@ SELECT id, hash, codec, base FROM refold_blob WHERE id > :after ORDER BY id LIMI
 
 -- name: blob_scan_bodies
 -- Leaves that are in no pack, have no base and are no templates, in the order of their ids: what compaction packs.
-SELECT id, codec, base, data FROM refold_blob
+-- Without the data of those that are larger than `largest`.
+SELECT id, codec, base, CASE WHEN length(data) <= :largest THEN data END FROM refold_blob
 WHERE id > :after AND (codec & 15) < 2 AND (codec & 80) = 0 ORDER BY id LIMIT :count;
 
 -- name: blob_repack
