@@ -495,6 +495,29 @@ class TestGrowth:
         saver.conn.set_trace_callback(None)
         assert len(statements) < 70
 
+    def test_listing_all_threads_takes_few_statements(self, saver: SqliteSaver) -> None:
+        """Hardly more than one statement a thread, and a listing that ends early reads no more than it needs."""
+        heads: list[Config] = [at(f"t{number}") for number in range(64)]
+        for version in range(1, 4):
+            heads = [put(saver, head, {"a": version}, version) for head in heads]
+        statements: list[str] = []
+
+        def listed(**options: Any) -> list[str]:
+            statements.clear()
+            saver.conn.set_trace_callback(statements.append)
+            found = [str(item.checkpoint["id"]) for item in saver.list(None, **options)]
+            saver.conn.set_trace_callback(None)
+            return found
+
+        found = listed()
+        assert found == sorted(found, reverse=True)
+        assert len(found) == 192
+        assert len(statements) < 2 * 64
+        assert listed(limit=5) == found[:5]
+        assert len(statements) < 40
+        assert listed(filter={"step": 1}, limit=5) == found[128:133]
+        assert len(statements) < 2 * 64
+
     def test_a_fork_is_small_and_both_branches_stay(self, saver: SqliteSaver) -> None:
         """A fork of a long thread shares its values."""
         messages: list[Any] = [HumanMessage(long(n), id=str(n)) for n in range(500)]
