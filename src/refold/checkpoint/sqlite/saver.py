@@ -2,7 +2,6 @@
 
 import os
 import sqlite3
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -12,20 +11,18 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from refold.checkpoint.caches import DEFAULT_CACHE_BYTES
 from refold.checkpoint.drafts import Context
-from refold.checkpoint.meta import FORMAT, check_format, new_key, read_meta_gen, sealer_gen
+from refold.checkpoint.meta import new_key, read_meta_gen, sealer_gen
 from refold.checkpoint.saver import Procedure, SyncSaver
 from refold.checkpoint.seal import Sealer
 from refold.checkpoint.serde import Serde
-from refold.checkpoint.sql import migrations, read_sql, script
 from refold.checkpoint.sqlite.connect import Database, connect
 from refold.checkpoint.sqlite.driver import SqliteDriver
 from refold.checkpoint.sqlite.same_file import AwaitedConnection
+from refold.checkpoint.sqlite.setup import prepare
 from refold.core.program import run
 from refold.errors import ConfigurationError, DatabaseUnavailableError
 
 T = TypeVar("T")
-
-_WAL_ATTEMPTS = 50
 
 
 class SqliteSaver(SyncSaver):
@@ -143,51 +140,3 @@ class SqliteSaver(SyncSaver):
             keyed = run(read_meta_gen("hash_key"), self._driver.statement) is not None
         with self._driver.transaction(write=cipher is not None and not keyed):
             return run(sealer_gen(cipher, new_key()), self._driver.statement)
-
-
-def prepare(connection: sqlite3.Connection, driver: SqliteDriver) -> None:
-    """Bring the tables to the current format. Changes nothing in a database that has it."""
-    stored = stored_format(connection)
-    if stored is not None:
-        check_format(stored)
-        if stored == FORMAT:
-            return
-    _use_wal(connection)
-    with driver.transaction(write=True):
-        stored = stored_format(connection)  # another process may have been faster
-        if stored is None:
-            _execute(connection, read_sql("sqlite", "schema.sql"))
-            connection.execute("INSERT INTO refold_meta (key, value) VALUES ('format', ?)", (str(FORMAT),))
-    for version, text in migrations("sqlite").items():
-        with driver.transaction(write=True):
-            stored = stored_format(connection)
-            if stored is not None and stored < version:
-                _execute(connection, text)
-                connection.execute("UPDATE refold_meta SET value = ? WHERE key = 'format'", (str(version),))
-
-
-def stored_format(connection: sqlite3.Connection) -> int | None:
-    """The format of a database, or None where it has no tables of ours."""
-    tables = connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'refold_meta'").fetchone()
-    if tables is None:
-        return None
-    row = connection.execute("SELECT value FROM refold_meta WHERE key = 'format'").fetchone()
-    return None if row is None else int(row[0])
-
-
-def _execute(connection: sqlite3.Connection, text: str) -> None:
-    for statement in script(text):
-        connection.execute(statement)
-
-
-def _use_wal(connection: sqlite3.Connection) -> None:
-    """Readers and one writer side by side. The mode stays with the file; while another process changes it, wait."""
-    for attempt in range(_WAL_ATTEMPTS):
-        try:
-            connection.execute("PRAGMA journal_mode = WAL").fetchall()
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or attempt == _WAL_ATTEMPTS - 1:
-                raise
-            time.sleep(0.02)
-        else:
-            return
