@@ -280,6 +280,18 @@ class TestEncryption:
             saver.delete_for_runs(["secret-run"])
             assert saver.get_tuple(config) is None
 
+    def test_runs_from_before_the_key_can_be_deleted_by_id(self, tmp_path: Any) -> None:
+        """Their ids are stored readable, later ones hashed: both are found, those of one run in one thread too. An id
+        may hold anything."""
+        file = str(tmp_path / "c.db")
+        for serde in (None, aes()):
+            with SqliteSaver.from_conn_string(file, serde=serde) as saver:
+                for run_id in ("run-1", "run-2", "run-\ud800"):
+                    put(saver, at(), {"a": 1}, run_id=run_id)
+        with SqliteSaver.from_conn_string(file, serde=aes()) as saver:
+            saver.delete_for_runs(["run-1", "run-\ud800"])
+            assert [item.metadata["run_id"] for item in saver.list(at())] == ["run-2", "run-2"]
+
     def test_names_are_keyed(self, tmp_path: Any) -> None:
         """Two databases with the same content and key have different hashes: a guess at content cannot be confirmed."""
         hashes = []

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import cast
 
-from refold.checkpoint.drafts import Context, run_name
+from refold.checkpoint.drafts import Context, run_names
 from refold.checkpoint.effects import Args, Select, SelectEach, SelectIn, Transaction
 from refold.checkpoint.header import channels_of, channels_written
 from refold.checkpoint.rows import get_writes, read_templates_gen
@@ -20,7 +20,7 @@ from refold.core.program import Program
 
 def delete_for_runs_gen(ctx: Context, run_ids: Sequence[str]) -> Program[int]:
     """Remove the checkpoints of runs with their writes; how many. One transaction per namespace."""
-    names = [run_name(ctx, str(run_id)) for run_id in run_ids]
+    names = [name for run_id in run_ids for name in run_names(ctx, str(run_id))]
     rows = yield from Transaction(program=partial(_run_spaces_gen, names), write=False)
     removed = 0
     for run, space, wide in rows:
