@@ -14,7 +14,7 @@ from refold.checkpoint.effects import Args, Select, SelectEach, SelectIn, Transa
 from refold.checkpoint.header import channels_of, channels_written
 from refold.checkpoint.rows import get_writes, read_templates_gen
 from refold.checkpoint.spaces import AWAITED, HIDDEN, LISTED, Space, lock_space
-from refold.checkpoint.threads import Node, nodes_gen
+from refold.checkpoint.threads import Node, nodes_gen, select_gen
 from refold.core.program import Program
 
 
@@ -67,7 +67,22 @@ def remove_gen(ctx: Context, space: Space, nodes: Sequence[Node], kept: set[int]
     if len(going) == len(nodes):
         yield from Select(statement="runs_delete_space", args={"space": space.id})
         yield from Select(statement="space_delete", args={"space": space.id})
+    else:
+        yield from Select(statement="runs_delete_unused", args={"space": space.id})
     return len(going) + len(hide)
+
+
+def sweep_runs_gen() -> Program[None]:
+    """Remove the runs to which no checkpoint belongs any more, a namespace at a time: who stores a checkpoint holds its
+    namespace while it looks its run up."""
+    rows = yield from Transaction(program=partial(select_gen, "runs_unused"), write=False)
+    for row in rows:
+        yield from Transaction(program=partial(_sweep_runs_gen, cast("int", row[0])), write=True)
+
+
+def _sweep_runs_gen(space: int) -> Program[None]:
+    yield from lock_space(Space(id=space, wide=False))
+    yield from Select(statement="runs_delete_unused", args={"space": space})
 
 
 def _useless_gen(nodes: Sequence[Node], waiting: set[int], going: set[int]) -> Program[set[int]]:

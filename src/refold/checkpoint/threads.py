@@ -6,7 +6,7 @@ from functools import partial
 from typing import cast
 
 from refold.checkpoint.drafts import Context
-from refold.checkpoint.effects import Args, Select, Transaction
+from refold.checkpoint.effects import NO_ARGS, Args, Select, Transaction
 from refold.checkpoint.spaces import Space, lock_space, lock_thread, note_deletion_gen, unpack_id
 from refold.core.program import Program
 
@@ -25,12 +25,13 @@ class Node:
 def threads_gen(after: str, count: int) -> Program[Sequence[str]]:
     """The names of threads that follow another, in order."""
     rows = yield from Transaction(
-        program=partial(_select_gen, "threads_after", {"after": after, "count": count}), write=False
+        program=partial(select_gen, "threads_after", {"after": after, "count": count}), write=False
     )
     return [str(row[0]) for row in rows]
 
 
-def _select_gen(statement: str, args: Args) -> Program[Sequence[Sequence[object]]]:
+def select_gen(statement: str, args: Args = NO_ARGS) -> Program[Sequence[Sequence[object]]]:
+    """One statement, as the program of a transaction."""
     return (yield from Select(statement=statement, args=args))
 
 
