@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.messages import HumanMessage
 from langgraph.checkpoint import postgres as their_postgres
 from langgraph.checkpoint import sqlite as their_sqlite
 from langgraph.checkpoint.base import empty_checkpoint
@@ -73,6 +74,53 @@ class TestSqlite:
                 kind(wrong)
 
 
+def as_dict(cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> dict[str, Any]:
+    return {column[0]: value for column, value in zip(cursor.description, row, strict=True)}
+
+
+class TestTheCallersConnection:
+    """What a connection was set to for its owner's own use."""
+
+    @pytest.mark.parametrize("factory", [sqlite3.Row, as_dict, lambda cursor, row: [*row]], ids=["Row", "dict", "list"])
+    def test_rows_of_any_kind(self, factory: Any) -> None:
+        """Every method works, whatever rows the connection makes for others; they stay as they were."""
+        connection = sqlite3.connect(":memory:", check_same_thread=False)
+        connection.row_factory = factory
+        saver = SqliteSaver(connection)
+        config = AT
+        for version in range(1, 4):
+            made = empty_checkpoint()
+            made["channel_values"] = {"a": [HumanMessage("text " * 50, id=str(n)) for n in range(20 * version)]}
+            made["channel_versions"] = {"a": version}
+            config = saver.put(config, made, {"run_id": f"run-{version}"}, {"a": version})
+            for task in ("t1", "t2", "t3"):
+                saver.put_writes(config, [("a", version)], task)
+        expected = [*saver.list(AT)]
+        saver.copy_thread("t", "copy")
+        assert [item.checkpoint for item in saver.list({"configurable": {"thread_id": "copy"}})] == [
+            item.checkpoint for item in expected
+        ]
+        saver.compact()
+        assert [*SqliteSaver(connection).list(AT)] == expected
+        saver.delete_for_runs(["run-2"])
+        saver.prune(None)
+        saver.delete_thread("copy")
+        saver.gc()
+        assert saver.verify().ok
+        assert saver.stats().checkpoints == 1
+        assert [item.pending_writes for item in saver.list(None)] == [expected[0].pending_writes]
+        assert type(connection.execute("SELECT 1 AS one").fetchone()) is not tuple
+        connection.close()
+
+    def test_text_of_another_kind_is_refused(self) -> None:
+        """A connection that gives text as bytes would name threads by bytes."""
+        connection = sqlite3.connect(":memory:", check_same_thread=False)
+        connection.text_factory = bytes
+        with pytest.raises(ConfigurationError, match="text_factory"):
+            SqliteSaver(connection).setup()
+        connection.close()
+
+
 class TestAiosqlite:
     """LangGraph's own way to make an `AsyncSqliteSaver`."""
 
@@ -97,9 +145,7 @@ class TestAiosqlite:
     async def test_rows_of_any_kind(self, tmp_path: Path) -> None:
         """A row factory of the caller's changes nothing."""
         async with aiosqlite.connect(tmp_path / "checkpoints.db") as connection:
-            connection.row_factory = lambda cursor, row: {
-                column[0]: value for column, value in zip(cursor.description, row, strict=True)
-            }
+            connection.row_factory = as_dict
             assert await AsyncSqliteSaver(connection).aget_tuple(AT) is None
 
     async def test_in_memory_is_refused(self) -> None:

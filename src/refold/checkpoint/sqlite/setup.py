@@ -7,6 +7,7 @@ from typing import Any, Final
 from refold.checkpoint.meta import FORMAT, check_format
 from refold.checkpoint.sql import migrations, read_sql, script
 from refold.checkpoint.sqlite.driver import SqliteDriver
+from refold.errors import ConfigurationError
 
 _WAL_ATTEMPTS: Final = 50
 _NOT_NOW: Final = frozenset(
@@ -23,7 +24,12 @@ _NOT_NOW: Final = frozenset(
 
 
 def prepare(connection: sqlite3.Connection, driver: SqliteDriver) -> None:
-    """Bring the tables to the current format, and the file to WAL mode. Changes nothing in a database that has both."""
+    """Bring the tables to the current format, and the file to WAL mode. Changes nothing in a database that has both.
+
+    Raises `ConfigurationError` for a connection that gives text as something else.
+    """
+    if _first(connection, "SELECT 'text'") != ("text",):
+        raise ConfigurationError("the connection has a text_factory that gives no str: give the saver one of its own")
     stored = stored_format(connection)
     if stored is not None:
         check_format(stored)
