@@ -391,6 +391,28 @@ class TestIds:
         assert saver.get_next_version(41, None) == 42
 
 
+class TestCopies:
+    @pytest.mark.parametrize("used", ["", "other", "awaited"])
+    def test_a_target_that_is_used_is_refused(self, saver: SqliteSaver, used: str) -> None:
+        """A target with a checkpoint in any namespace, or writes for one to come, is left as it is."""
+        source = put(saver, at("source"), {"a": 1})
+        put(saver, at("source", "sub"), {"a": 2})
+        saver.put_writes(source, [("a", 1)], "task")
+        if used == "awaited":
+            saver.put_writes(at("target", "other", "1f000000-0000-6000-8000-000000000000"), [("a", 1)], "task")
+        else:
+            put(saver, at("target", used), {"a": 3})
+        before = saver.stats()
+        with pytest.raises(ConfigurationError, match="delete it first"):
+            saver.copy_thread("source", "target")
+        assert saver.stats() == before
+        saver.delete_thread("target")
+        saver.copy_thread("source", "target")
+        assert [item.checkpoint for item in saver.list({"configurable": {"thread_id": "target"}})] == [
+            item.checkpoint for item in saver.list({"configurable": {"thread_id": "source"}})
+        ]
+
+
 class TestEarlyAndLateWrites:
     def test_writes_may_come_before_their_checkpoint(self, saver: SqliteSaver) -> None:
         """In the background, a task's writes may be stored first: they are there when the checkpoint comes, and before
