@@ -200,15 +200,25 @@ class TestNothingStays:
         assert names_of_runs(saver) == ["run-1"]
 
     @pytest.mark.parametrize(
-        "options", [{"strategy": "all"}, {"strategy": "keep_last", "keep": 0}, {"strategy": "older_than"}]
+        "options",
+        [
+            {"strategy": "all"},
+            {"strategy": "keep_last", "keep": 0},
+            {"strategy": "keep_latest", "keep": 3},
+            {"strategy": "older_than"},
+            {"batch_size": 0},
+            {"batch_size": -1},
+        ],
     )
     def test_a_prune_that_cannot_be_meant_is_refused(self, saver: SqliteSaver, options: Any) -> None:
         """Unknown strategies and missing arguments change nothing."""
         put(saver, at("t"), long("a"))
-        with pytest.raises(ValueError, match="prune"):
-            saver.prune(["t"], **options)
-        with pytest.raises(TypeError):
-            saver.prune("t")
+        for threads in (["t"], None):
+            with pytest.raises(ValueError, match="prune"):
+                saver.prune(threads, **options)
+        for method in (saver.prune, saver.delete_for_runs):
+            with pytest.raises(TypeError):
+                method("t")
         assert len(list(saver.list(at("t")))) == 1
 
 

@@ -55,6 +55,10 @@ def retention_of(strategy: str, keep: int, before: datetime | None) -> Retention
         )
     if keep < 1:
         raise ConfigurationError(f"prune cannot keep {keep} checkpoints: keep at least 1, or use strategy='delete'")
+    if keep != 1 and strategy != "keep_last":
+        raise ConfigurationError(
+            f"prune keeps {keep} checkpoints with strategy='keep_last' only, not with {strategy!r}"
+        )
     if before is not None and before.tzinfo is None:
         raise ConfigurationError("prune needs a time with a zone: datetime(..., tzinfo=UTC)")
     if strategy == "older_than" and before is None:
@@ -64,7 +68,12 @@ def retention_of(strategy: str, keep: int, before: datetime | None) -> Retention
 
 def prune_gen(ctx: Context, threads: Sequence[str] | None, retention: Retention, batch: int) -> Program[int]:
     """Prune threads, or all when None, each in a transaction of its own; how many checkpoints went. An interrupted
-    prune leaves whole threads done and the others untouched."""
+    prune leaves whole threads done and the others untouched.
+
+    Raises `ConfigurationError` for a `batch` without a thread.
+    """
+    if batch < 1:
+        raise ConfigurationError(f"prune cannot take {batch} threads at a time: batch_size is at least 1")
     removed = 0
     if threads is not None:
         for thread in threads:
