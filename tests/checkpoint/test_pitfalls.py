@@ -370,6 +370,55 @@ class TestIds:
         put(saver, at(), {"a": 1})
         assert saver.get_tuple({"configurable": {"thread_id": "t"}}) is not None
 
+    @pytest.mark.parametrize("encrypted", [False, True])
+    def test_half_a_surrogate_pair(self, saver: SqliteSaver, encrypted: bool) -> None:
+        """Ids of checkpoints, tasks and runs, paths, channels and metadata may have one, and come back; threads can be
+        copied, pruned, deleted and collected."""
+        saver = SqliteSaver(saver.conn, serde=aes() if encrypted else None)
+        half = "\ud800"
+        for number in range(2):
+            parent = at() if number == 0 else at(checkpoint_id=f"{half}0")
+            made = checkpoint_of({half: number}, number + 1, f"{half}{number}")
+            config = saver.put(parent, made, {"run_id": half, "text": half}, {half: number + 1})  # type: ignore[typeddict-unknown-key]
+            saver.put_writes(config, [(half, number)], half, half)
+        saver.copy_thread("t", "copy")
+        for thread in ("t", "copy"):
+            found = [*saver.list(at(thread))]
+            assert [item.checkpoint["id"] for item in found] == [f"{half}1", f"{half}0"]
+            assert [item.checkpoint["channel_values"] for item in found] == [{half: 1}, {half: 0}]
+            assert [item.pending_writes for item in found] == [[(half, half, 1)], [(half, half, 0)]]
+            assert found[0].metadata["text"] == half  # type: ignore[typeddict-item]
+        saver.prune(["t"])
+        saver.delete_for_runs([half])
+        assert not [*saver.list(None)]
+        put(saver, at(), {"a": 1})
+        saver.put(at(), checkpoint_of({"a": 1}, 1, half), {}, {"a": 1})
+        saver.delete_thread("t")
+        saver.gc()
+        assert saver.verify().ok
+        assert not [*saver.list(None)]
+
+    def test_a_name_that_is_no_text_is_refused(self, saver: SqliteSaver) -> None:
+        """A thread id or namespace with half a surrogate pair, in every call that takes one."""
+        half = "\ud800"
+        put(saver, at(), {"a": 1})
+        calls: list[Any] = [
+            lambda: saver.get_tuple(at(half)),
+            lambda: saver.get_tuple(at("t", half)),
+            lambda: [*saver.list(at(half))],
+            lambda: put(saver, at(half), {"a": 1}),
+            lambda: put(saver, at("t", half), {"a": 1}),
+            lambda: saver.put_writes(at(half, "", "1"), [("a", 1)], "task"),
+            lambda: saver.get_delta_channel_history(config=at(half), channels=["a"]),
+            lambda: saver.delete_thread(half),
+            lambda: saver.prune([half]),
+            lambda: saver.copy_thread(half, "u"),
+            lambda: saver.copy_thread("t", half),
+        ]
+        for call in calls:
+            with pytest.raises(ConfigurationError, match="surrogate"):
+                call()
+
     def test_a_config_without_thread_is_refused(self, saver: SqliteSaver) -> None:
         """With a message that shows what to pass."""
         with pytest.raises(ConfigurationError, match="thread_id"):

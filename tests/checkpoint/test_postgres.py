@@ -158,6 +158,21 @@ class TestSameAnswers:
         with psycopg.connect(postgres_url) as connection, pytest.raises(ConfigurationError, match="autocommit"):
             step(PostgresSaver(connection), at("c"), 1)
 
+    def test_half_a_surrogate_pair(self, saver: PostgresSaver) -> None:
+        """Ids may have one; a thread id may not."""
+        half = "\ud800"
+        made = {**checkpoint_of(2), "id": half}
+        config = saver.put(at("t"), made, {"run_id": half}, {"messages": 2})
+        saver.put_writes(config, [(half, 1)], half, half)
+        saver.copy_thread("t", "copy")
+        found = [*saver.list(None)]
+        assert [(item.checkpoint["id"], item.pending_writes) for item in found] == [(half, [(half, half, 1)])] * 2
+        saver.delete_for_runs([half])
+        assert not [*saver.list(None)]
+        for call in (saver.delete_thread, lambda name: saver.get_tuple(at(name)), lambda name: saver.prune([name])):
+            with pytest.raises(ConfigurationError, match="surrogate"):
+                call(half)
+
     def test_encrypted(self, postgres_url: str) -> None:
         """With a cipher no text is readable in the tables, and all is read back."""
         serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")

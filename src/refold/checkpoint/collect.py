@@ -149,7 +149,7 @@ def _tidy_gen(now: datetime) -> Program[int]:
     yield from Select(statement="writes_sweep")
     swept = yield from Select(statement="packs_sweep")
     rows = yield from Select(statement="meta_from", args={"start": DELETED, "stop": DELETED + "~", "count": 100_000})
-    old = [key for key, newest in rows if now - id_time(as_bytes(newest).decode()) > _REMEMBER]
+    old = [key for key, newest in rows if now - id_time(as_bytes(newest).decode("utf-8", "replace")) > _REMEMBER]
     yield from SelectEach(statement="meta_delete", rows=[{"key": key} for key in old])
     return len(swept)
 

@@ -7,7 +7,7 @@ from typing import cast
 
 from refold.checkpoint.drafts import Context
 from refold.checkpoint.effects import NO_ARGS, Args, Select, Transaction
-from refold.checkpoint.spaces import Space, lock_space, lock_thread, note_deletion_gen, unpack_id
+from refold.checkpoint.spaces import Space, lock_space, lock_thread, name_of, note_deletion_gen, unpack_id
 from refold.core.program import Program
 
 
@@ -37,7 +37,7 @@ def select_gen(statement: str, args: Args = NO_ARGS) -> Program[Sequence[Sequenc
 
 def spaces_gen(thread: str) -> Program[Sequence[tuple[Space, str]]]:
     """A thread's spaces with their namespaces, parents before children."""
-    rows = yield from Select(statement="spaces_of_thread", args={"thread": thread})
+    rows = yield from Select(statement="spaces_of_thread", args={"thread": name_of(thread)})
     spaces = [
         (Space(id=space, wide=bool(wide)), ns) for space, _, ns, wide in cast("list[tuple[int, str, str, int]]", rows)
     ]
