@@ -531,6 +531,21 @@ DAMAGE = {
     "segment": "UPDATE refold_segment SET data = CAST(x'02' || data AS BLOB)",
     "segment gone": "DELETE FROM refold_segment",
     "parent gone": "DELETE FROM refold_checkpoint WHERE seq = 1",
+    "hash text": "UPDATE refold_blob SET hash = 'text' || id",
+    "space gone": "DELETE FROM refold_space WHERE thread = 't'",
+    "ids of another kind": "UPDATE refold_space SET wide = 1 WHERE thread = 't'",
+    "id cut": "UPDATE refold_checkpoint SET id = substr(id, 1, 9) WHERE seq = 2",
+    "task empty": "UPDATE refold_task_write SET task = x''",
+    "task of no kind": "UPDATE refold_task_write SET task = x'07ff'",
+    "run gone": "DELETE FROM refold_run",
+    "run of another thread": "UPDATE refold_checkpoint SET run = (SELECT max(id) FROM refold_run) WHERE seq = 2",
+    "moved to another thread": "UPDATE refold_checkpoint SET space = 2 WHERE seq = 2",
+    "parent in another thread": "UPDATE refold_checkpoint SET parent = 3 WHERE seq = 2",
+    "parent is itself": "UPDATE refold_checkpoint SET parent = 2 WHERE seq = 2",
+    "parents in a ring": "UPDATE refold_checkpoint SET parent = 2 WHERE seq = 1",
+    "unknown state": "UPDATE refold_checkpoint SET state = 7 WHERE seq = 2",
+    "listed became awaited": "UPDATE refold_checkpoint SET state = 2 WHERE seq = 2",
+    "awaited became listed": "UPDATE refold_checkpoint SET state = 0 WHERE state = 2",
 }
 
 
@@ -538,22 +553,51 @@ class TestDamageIsNoticed:
     @pytest.mark.parametrize("damage", DAMAGE)
     def test_verify_says_where(self, saver: SqliteSaver, damage: str) -> None:
         """Every kind of damage to a row is a problem in the report of `verify`, which never raises for it."""
-        config = put(saver, at("t"), long("a"))
-        config = put(saver, config, long("a", 30), 2)
+        config = put(saver, at("t"), long("a"), run_id="run-1")
+        config = put(saver, config, long("a", 30), 2, run_id="run-1")
+        put(saver, at("u"), long("b"), run_id="run-2")
         saver.put_writes(config, [("messages", [HumanMessage("w" * 300)])], "task")
+        coming = {"configurable": {**at("t")["configurable"], "checkpoint_id": str(uuid6())}}
+        saver.put_writes(coming, [("messages", [])], "task")
         assert saver.verify().problems == ()
         saver.conn.execute(DAMAGE[damage])
         report = SqliteSaver(saver.conn).verify()
         assert report.problems
         assert not report.ok
 
-    @pytest.mark.parametrize("damage", ["blob data", "checkpoint row", "checkpoint text", "segment", "segment gone"])
+    @pytest.mark.parametrize(
+        "damage",
+        ["blob data", "checkpoint row", "checkpoint text", "segment", "segment gone", "ids of another kind"],
+    )
     def test_reading_raises(self, saver: SqliteSaver, damage: str) -> None:
         """What is damaged is never handed out: reading it raises."""
         put(saver, at("t"), long("a"))
         saver.conn.execute(DAMAGE[damage])
         with pytest.raises(CorruptionError, match="backup"):
             SqliteSaver(saver.conn).get_tuple(at("t"))
+
+    @pytest.mark.parametrize("said", [None, "x", "", "0", "-1", "1.0"])
+    def test_a_database_that_does_not_say_its_format(self, saver: SqliteSaver, said: str | None) -> None:
+        """It is not opened, not taken for an empty one, and not changed."""
+        put(saver, at("t"), long("a"))
+        saver.conn.execute("DELETE FROM refold_meta WHERE key = 'format'")
+        if said is not None:
+            saver.conn.execute("INSERT INTO refold_meta (key, value) VALUES ('format', ?)", (said,))
+        before = [*saver.conn.iterdump()]
+        with pytest.raises(CorruptionError, match="backup"):
+            SqliteSaver(saver.conn).get_tuple(at("t"))
+        assert [*saver.conn.iterdump()] == before
+
+    @pytest.mark.parametrize(
+        ("key", "reader"), [("freed", lambda saver: saver.delete_thread("t")), ("collection", SqliteSaver.gc)]
+    )
+    def test_a_count_that_is_none(self, saver: SqliteSaver, key: str, reader: Any) -> None:
+        """What the database counts is checked like the rest."""
+        put(saver, at("t"), long("a"))
+        saver.gc()
+        saver.conn.execute("UPDATE refold_meta SET value = x'78' WHERE key = ?", (key,))
+        with pytest.raises(CorruptionError, match=key):
+            reader(saver)
 
     def test_stats_count(self, saver: SqliteSaver) -> None:
         """Every field of the statistics, on a small database."""

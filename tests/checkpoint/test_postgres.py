@@ -30,7 +30,13 @@ from refold.checkpoint.effects import Select
 from refold.checkpoint.postgres.driver import ADVISORY_KEY
 from refold.checkpoint.removal import delete_for_runs_gen
 from refold.core.program import Effect, run
-from refold.errors import ConfigurationError, DatabaseUnavailableError, HeadMovedError, SchemaVersionError
+from refold.errors import (
+    ConfigurationError,
+    CorruptionError,
+    DatabaseUnavailableError,
+    HeadMovedError,
+    SchemaVersionError,
+)
 
 pytestmark = pytest.mark.postgres
 
@@ -826,4 +832,14 @@ class TestWhenTheServerFails:
         with psycopg.connect(postgres_url, autocommit=True) as admin:
             admin.execute("UPDATE refold_meta SET value = '999' WHERE key = 'format'")
         with PostgresSaver.from_conn_string(postgres_url) as saver, pytest.raises(SchemaVersionError):
+            saver.get_tuple(at("t"))
+
+    @pytest.mark.parametrize("damage", ["UPDATE refold_meta SET value = 'x'", "DELETE FROM refold_meta"])
+    def test_a_database_that_does_not_say_its_format(self, postgres_url: str, damage: str) -> None:
+        """It is not opened, and not taken for an empty one."""
+        with PostgresSaver.from_conn_string(postgres_url) as saver:
+            step(saver, at("t"), 1)
+        with psycopg.connect(postgres_url, autocommit=True) as admin:
+            admin.execute(f"{damage} WHERE key = 'format'")
+        with PostgresSaver.from_conn_string(postgres_url) as saver, pytest.raises(CorruptionError, match="backup"):
             saver.get_tuple(at("t"))

@@ -15,7 +15,7 @@ from langchain_core.runnables import RunnableConfig
 from refold.checkpoint.effects import Args, Row, Select, SelectEach, as_bytes, one
 from refold.checkpoint.shape import is_canonical_uuid
 from refold.core.program import Program
-from refold.errors import ConfigurationError
+from refold.errors import ConfigurationError, CorruptionError
 
 LISTED, HIDDEN, AWAITED = 0, 1, 2
 DELETED = "deleted/"
@@ -83,7 +83,12 @@ def pack_id(text: str, *, wide: bool) -> bytes:
 
 
 def unpack_id(data: bytes, *, wide: bool) -> str:
-    return as_bytes(data).decode("utf-8", "surrogatepass") if wide else str(uuid.UUID(bytes=as_bytes(data)))
+    """Raises `CorruptionError` for bytes that are none of the space's kind."""
+    raw = as_bytes(data)
+    try:
+        return raw.decode("utf-8", "surrogatepass") if wide else str(uuid.UUID(bytes=raw))
+    except ValueError as error:
+        raise CorruptionError("a stored id does not decode; restore the database from a backup") from error
 
 
 def read_row(row: Row, space: Space) -> CheckpointRow:
@@ -225,7 +230,7 @@ def is_deleted_gen(thread: str, *checkpoint_ids: str | None) -> Program[bool]:
     row = one((yield from Select(statement="meta_get", args={"key": deletion_key(thread)})))
     if row is None:
         return False
-    newest = as_bytes(row[0]).decode("utf-8", "surrogatepass")
+    newest = unpack_id(as_bytes(row[0]), wide=True)
     return any(known is not None and known <= newest for known in checkpoint_ids)
 
 

@@ -4,7 +4,7 @@ import sqlite3
 import time
 from typing import Any, Final
 
-from refold.checkpoint.meta import FORMAT, check_format
+from refold.checkpoint.meta import FORMAT, check_format, number_of
 from refold.checkpoint.sql import migrations, read_sql, script
 from refold.checkpoint.sqlite.driver import SqliteDriver
 from refold.errors import ConfigurationError
@@ -51,11 +51,12 @@ def prepare(connection: sqlite3.Connection, driver: SqliteDriver) -> None:
 
 
 def stored_format(connection: sqlite3.Connection) -> int | None:
-    """The format of a database, or None where it has no tables of ours."""
+    """The format of a database, or None where it has no tables of ours. Raises `CorruptionError` for one that does not
+    say it."""
     if not _first(connection, "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'refold_meta'"):
         return None
     row = _first(connection, "SELECT value FROM refold_meta WHERE key = 'format'")
-    return None if row is None else int(row[0])
+    return number_of("format", None if row is None else row[0])
 
 
 def _first(connection: sqlite3.Connection, statement: str) -> tuple[Any, ...] | None:
