@@ -1,18 +1,23 @@
 """Collection, compaction and verification, at every moment at which another writer may come between."""
 
 import dataclasses
+import operator
 import random
+import re
 import sqlite3
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import pytest
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.base.id import uuid6
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.graph import START, StateGraph
+from langgraph.types import Command, interrupt
 
 from refold.checkpoint import SqliteSaver
 from refold.checkpoint.blobs import unpack_pack
@@ -53,6 +58,10 @@ def rows(saver: SqliteSaver) -> dict[str, int]:
         "SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'refold_%'"
     ).fetchall()
     return {name: saver.conn.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for (name,) in tables}
+
+
+def names_of_runs(saver: SqliteSaver) -> list[str]:
+    return sorted(name.decode() for (name,) in saver.conn.execute("SELECT name FROM refold_run"))
 
 
 def forget(saver: SqliteSaver, run_id: str) -> None:
@@ -169,17 +178,137 @@ class TestNothingStays:
         assert [item.metadata["step"] for item in saver.list(at("t"))] == [5]
         assert texts_of(saver, at("t")) == long("a", 5)
 
+    def test_runs_go_with_their_last_checkpoint(self, saver: SqliteSaver) -> None:
+        """After prunes and deletions of runs only the runs of what is left are stored."""
+        config = at("t")
+        for n in range(6):
+            config = put(saver, config, long("a", n + 1), n + 1, run_id=f"run-{n}")
+        put(saver, at("u"), long("b"), run_id="run-0")
+        saver.delete_for_runs(["run-3"])
+        assert names_of_runs(saver) == ["run-0", "run-0", "run-1", "run-2", "run-4", "run-5"]
+        saver.prune(["t"])
+        assert names_of_runs(saver) == ["run-0", "run-5"]
+        assert saver.verify().ok
+
+    def test_runs_that_an_earlier_release_left_go(self, saver: SqliteSaver) -> None:
+        """By a collection, and by the deletion of some run of the namespace; readable ids from before encryption
+        too."""
+        put(saver, at("t"), long("a"), run_id="run-1")
+        for name, space in ((b"old", 1), (b"older", 1), (b"gone", 99)):
+            saver.conn.execute("INSERT INTO refold_run (name, space) VALUES (?, ?)", (name, space))
+        saver.delete_for_runs(["old"])
+        assert names_of_runs(saver) == ["gone", "run-1"]
+        saver.conn.execute("INSERT INTO refold_run (name, space) VALUES (x'6f6c64', 1)")
+        keyed = SqliteSaver(saver.conn, serde=EncryptedSerializer.from_pycryptodome_aes(key=b"0" * 16))
+        keyed.gc()
+        assert names_of_runs(saver) == ["run-1"]
+
     @pytest.mark.parametrize(
-        "options", [{"strategy": "all"}, {"strategy": "keep_last", "keep": 0}, {"strategy": "older_than"}]
+        "options",
+        [
+            {"strategy": "all"},
+            {"strategy": "keep_last", "keep": 0},
+            {"strategy": "keep_latest", "keep": 3},
+            {"strategy": "older_than"},
+            {"batch_size": 0},
+            {"batch_size": -1},
+        ],
     )
     def test_a_prune_that_cannot_be_meant_is_refused(self, saver: SqliteSaver, options: Any) -> None:
         """Unknown strategies and missing arguments change nothing."""
         put(saver, at("t"), long("a"))
-        with pytest.raises(ValueError, match="prune"):
-            saver.prune(["t"], **options)
-        with pytest.raises(TypeError):
-            saver.prune("t")
+        for threads in (["t"], None):
+            with pytest.raises(ValueError, match="prune"):
+                saver.prune(threads, **options)
+        for method in (saver.prune, saver.delete_for_runs):
+            with pytest.raises(TypeError):
+                method("t")
         assert len(list(saver.list(at("t")))) == 1
+
+
+class Count(TypedDict):
+    n: Annotated[int, operator.add]
+
+
+def namespaces(saver: SqliteSaver) -> list[str]:
+    """With task ids left out."""
+    found = saver.conn.execute("SELECT ns FROM refold_space ORDER BY id").fetchall()
+    return [re.sub(":[0-9a-f-]+", ":", ns) for (ns,) in found]
+
+
+def graph(saver: Any, name: str, node: Any) -> Any:
+    return StateGraph(Count).add_node(name, node).add_edge(START, name).compile(checkpointer=saver)
+
+
+def calls(app: Any, count: int) -> Any:
+    return [app.invoke({"n": 0}) for _ in range(count)].pop()
+
+
+class TestNamespacesOfCalls:
+    """What a subgraph stored for one call goes with the checkpoint that the call began at."""
+
+    def test_every_call_of_a_node(self, saver: SqliteSaver) -> None:
+        """Also the second call of a subgraph by one task and those after it, and what they call in turn."""
+        inner = graph(None, "leaf", lambda state: {"n": 1})
+        middle = graph(None, "middle", lambda state: calls(inner, 2))
+        app = graph(saver, "caller", lambda state: calls(middle, 3))
+        for _ in range(3):
+            app.invoke({"n": 1}, at("t"))
+            saver.prune(["t"])
+        kept = namespaces(saver)
+        assert len(kept) == len(set(kept))
+        app.update_state(at("t"), {"n": 1})
+        saver.prune(["t"])
+        assert namespaces(saver) == [""]
+        assert saver.verify().ok
+
+    def test_a_memory_of_its_own_stays(self, saver: SqliteSaver) -> None:
+        """A subgraph with `checkpointer=True` remembers its calls, also one that is called by a subgraph."""
+        memory = graph(True, "leaf", lambda state: {"n": 1})
+        middle = graph(None, "middle", memory)
+        app = graph(saver, "caller", middle)
+        remembered = 0
+        for _ in range(3):
+            app.invoke({"n": 0}, at("t"))
+            saver.prune(["t"])
+            [own] = saver.list({"configurable": {"thread_id": "t", "checkpoint_ns": "caller|middle"}})
+            assert own.checkpoint["channel_values"]["n"] > remembered
+            remembered = own.checkpoint["channel_values"]["n"]
+
+    def test_the_parent_went_earlier(self, saver: SqliteSaver) -> None:
+        """A call that one run began and another ended: the first run is deleted, and the next prune takes the rest."""
+        sub = graph(None, "ask", lambda state: {"n": interrupt("how many?")})
+        app = graph(saver, "sub", sub)
+        app.invoke({"n": 0}, {**at("t"), "metadata": {"run_id": "r1"}})
+        app.invoke(Command(resume=1), {**at("t"), "metadata": {"run_id": "r2"}})
+        saver.delete_for_runs(["r1"])
+        assert namespaces(saver) == ["", "sub:"]
+        saver.prune(["t"])
+        assert namespaces(saver) == [""]
+
+    @pytest.mark.parametrize("strategy", ["keep_latest", "keep_last"])
+    def test_a_call_that_waits_stays(self, saver: SqliteSaver, strategy: str) -> None:
+        """A prune in the middle of an approval takes nothing that its end needs."""
+        sub = graph(None, "ask", lambda state: {"n": interrupt("how many?")})
+        app, never_pruned = graph(saver, "sub", sub), graph(InMemorySaver(), "sub", sub)
+        for _ in range(2):
+            app.invoke({"n": 0}, at("t"))
+            saver.prune(["t"], strategy=strategy)
+            assert namespaces(saver) == ["", "sub:"]
+            assert "__interrupt__" in never_pruned.invoke({"n": 0}, at("t"))
+            assert app.invoke(Command(resume=1), at("t")) == never_pruned.invoke(Command(resume=1), at("t"))
+
+    def test_a_parent_that_is_still_coming_is_waited_for(self, saver: SqliteSaver) -> None:
+        """A child's checkpoint may be stored before its parent's: it is newer than all that is there."""
+        put(saver, put(saver, at("t"), long("a")), long("a"), 2)
+        coming = str(uuid6())
+        child = {"configurable": {"thread_id": "t", "checkpoint_ns": "sub:1"}}
+        put(saver, child, long("b"), parents={"": coming})
+        saver.prune(["t"])
+        assert namespaces(saver) == ["", "sub:"]
+        put(saver, at("t"), long("a"), 3)
+        saver.prune(["t"])
+        assert namespaces(saver) == [""]
 
 
 class TestWritersInBetween:
@@ -406,6 +535,21 @@ DAMAGE = {
     "segment": "UPDATE refold_segment SET data = CAST(x'02' || data AS BLOB)",
     "segment gone": "DELETE FROM refold_segment",
     "parent gone": "DELETE FROM refold_checkpoint WHERE seq = 1",
+    "hash text": "UPDATE refold_blob SET hash = 'text' || id",
+    "space gone": "DELETE FROM refold_space WHERE thread = 't'",
+    "ids of another kind": "UPDATE refold_space SET wide = 1 WHERE thread = 't'",
+    "id cut": "UPDATE refold_checkpoint SET id = substr(id, 1, 9) WHERE seq = 2",
+    "task empty": "UPDATE refold_task_write SET task = x''",
+    "task of no kind": "UPDATE refold_task_write SET task = x'07ff'",
+    "run gone": "DELETE FROM refold_run",
+    "run of another thread": "UPDATE refold_checkpoint SET run = (SELECT max(id) FROM refold_run) WHERE seq = 2",
+    "moved to another thread": "UPDATE refold_checkpoint SET space = 2 WHERE seq = 2",
+    "parent in another thread": "UPDATE refold_checkpoint SET parent = 3 WHERE seq = 2",
+    "parent is itself": "UPDATE refold_checkpoint SET parent = 2 WHERE seq = 2",
+    "parents in a ring": "UPDATE refold_checkpoint SET parent = 2 WHERE seq = 1",
+    "unknown state": "UPDATE refold_checkpoint SET state = 7 WHERE seq = 2",
+    "listed became awaited": "UPDATE refold_checkpoint SET state = 2 WHERE seq = 2",
+    "awaited became listed": "UPDATE refold_checkpoint SET state = 0 WHERE state = 2",
 }
 
 
@@ -413,22 +557,51 @@ class TestDamageIsNoticed:
     @pytest.mark.parametrize("damage", DAMAGE)
     def test_verify_says_where(self, saver: SqliteSaver, damage: str) -> None:
         """Every kind of damage to a row is a problem in the report of `verify`, which never raises for it."""
-        config = put(saver, at("t"), long("a"))
-        config = put(saver, config, long("a", 30), 2)
+        config = put(saver, at("t"), long("a"), run_id="run-1")
+        config = put(saver, config, long("a", 30), 2, run_id="run-1")
+        put(saver, at("u"), long("b"), run_id="run-2")
         saver.put_writes(config, [("messages", [HumanMessage("w" * 300)])], "task")
+        coming = {"configurable": {**at("t")["configurable"], "checkpoint_id": str(uuid6())}}
+        saver.put_writes(coming, [("messages", [])], "task")
         assert saver.verify().problems == ()
         saver.conn.execute(DAMAGE[damage])
         report = SqliteSaver(saver.conn).verify()
         assert report.problems
         assert not report.ok
 
-    @pytest.mark.parametrize("damage", ["blob data", "checkpoint row", "checkpoint text", "segment", "segment gone"])
+    @pytest.mark.parametrize(
+        "damage",
+        ["blob data", "checkpoint row", "checkpoint text", "segment", "segment gone", "ids of another kind"],
+    )
     def test_reading_raises(self, saver: SqliteSaver, damage: str) -> None:
         """What is damaged is never handed out: reading it raises."""
         put(saver, at("t"), long("a"))
         saver.conn.execute(DAMAGE[damage])
         with pytest.raises(CorruptionError, match="backup"):
             SqliteSaver(saver.conn).get_tuple(at("t"))
+
+    @pytest.mark.parametrize("said", [None, "x", "", "0", "-1", "1.0"])
+    def test_a_database_that_does_not_say_its_format(self, saver: SqliteSaver, said: str | None) -> None:
+        """It is not opened, not taken for an empty one, and not changed."""
+        put(saver, at("t"), long("a"))
+        saver.conn.execute("DELETE FROM refold_meta WHERE key = 'format'")
+        if said is not None:
+            saver.conn.execute("INSERT INTO refold_meta (key, value) VALUES ('format', ?)", (said,))
+        before = [*saver.conn.iterdump()]
+        with pytest.raises(CorruptionError, match="backup"):
+            SqliteSaver(saver.conn).get_tuple(at("t"))
+        assert [*saver.conn.iterdump()] == before
+
+    @pytest.mark.parametrize(
+        ("key", "reader"), [("freed", lambda saver: saver.delete_thread("t")), ("collection", SqliteSaver.gc)]
+    )
+    def test_a_count_that_is_none(self, saver: SqliteSaver, key: str, reader: Any) -> None:
+        """What the database counts is checked like the rest."""
+        put(saver, at("t"), long("a"))
+        saver.gc()
+        saver.conn.execute("UPDATE refold_meta SET value = x'78' WHERE key = ?", (key,))
+        with pytest.raises(CorruptionError, match=key):
+            reader(saver)
 
     def test_stats_count(self, saver: SqliteSaver) -> None:
         """Every field of the statistics, on a small database."""

@@ -177,6 +177,80 @@ class TestTypedErrors:
         saver.conn.execute("ROLLBACK")
 
 
+def mode_of(saver: SqliteSaver) -> str:
+    return str(saver.conn.execute("PRAGMA journal_mode").fetchone()[0])
+
+
+class TestReadersAndAWriter:
+    """Whoever opens a file puts it in WAL mode, in which readers and a writer do not wait for each other."""
+
+    @pytest.mark.parametrize("copied", ["backup", "VACUUM INTO", "as it is", "another tool"])
+    def test_a_copy_gets_the_mode_back(self, saver: SqliteSaver, tmp_path: Path, copied: str) -> None:
+        """A backup that takes the place of the database, and files that lost the mode otherwise."""
+        step(saver, ROOT, 2)
+        file = tmp_path / "copy.db"
+        match copied:
+            case "backup":
+                saver.backup(file)
+            case "VACUUM INTO":
+                saver.conn.execute("VACUUM INTO ?", (str(file),))
+            case "as it is":
+                saver.conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                file.write_bytes((tmp_path / "checkpoints.db").read_bytes())
+            case _:
+                saver.backup(file)
+                other = sqlite3.connect(file)
+                other.execute("PRAGMA journal_mode = PERSIST").fetchall()
+                other.close()
+        with SqliteSaver.from_conn_string(file, timeout=0.5) as restored:
+            config = step(restored, ROOT, 3)
+            assert mode_of(restored) == "wal"
+            reader = sqlite3.connect(file, isolation_level=None)
+            reader.execute("BEGIN")
+            reader.execute("SELECT count(*) FROM refold_blob").fetchall()
+            step(restored, config, 4)
+            reader.close()
+
+    def test_a_copy_in_use_is_not_waited_for(self, saver: SqliteSaver, tmp_path: Path) -> None:
+        """While somebody reads it the mode cannot change: the copy opens as it is, at once, and the next one gets it.
+        The time that a writer is waited for is the caller's again."""
+        step(saver, ROOT, 2)
+        file = tmp_path / "copy.db"
+        saver.backup(file)
+        reader = sqlite3.connect(file, isolation_level=None)
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM refold_blob").fetchall()
+        began = time.monotonic()
+        with SqliteSaver.from_conn_string(file, timeout=20) as restored:
+            assert state(restored) == ["0", "1"]
+            assert mode_of(restored) == "delete"
+            assert restored.conn.execute("PRAGMA busy_timeout").fetchone() == (20_000,)
+        assert time.monotonic() - began < 5
+        reader.close()
+        with SqliteSaver.from_conn_string(file) as restored:
+            assert state(restored) == ["0", "1"]
+            assert mode_of(restored) == "wal"
+
+    @pytest.mark.parametrize("how", ["mode=ro", "immutable=1"])
+    def test_a_copy_that_may_only_be_read(self, saver: SqliteSaver, tmp_path: Path, how: str) -> None:
+        """It is read, and stays as it is."""
+        step(saver, ROOT, 2)
+        file = tmp_path / "copy.db"
+        saver.backup(file)
+        before = file.read_bytes()
+        with SqliteSaver.from_conn_string(f"file:{file}?{how}") as restored:
+            assert state(restored) == ["0", "1"]
+            assert restored.verify().ok
+        assert file.read_bytes() == before
+
+    def test_a_database_in_memory(self) -> None:
+        """It has no such mode, and opens any number of times."""
+        connection = sqlite3.connect(":memory:", check_same_thread=False)
+        step(SqliteSaver(connection), ROOT, 2)
+        assert state(SqliteSaver(connection)) == ["0", "1"]
+        connection.close()
+
+
 class TestTwoWriters:
     def test_the_second_is_refused_when_exclusive(self, tmp_path: Path) -> None:
         """Fault 171: of two exclusive savers that extend one head the second learns both ids, and nothing is stored."""

@@ -280,6 +280,18 @@ class TestEncryption:
             saver.delete_for_runs(["secret-run"])
             assert saver.get_tuple(config) is None
 
+    def test_runs_from_before_the_key_can_be_deleted_by_id(self, tmp_path: Any) -> None:
+        """Their ids are stored readable, later ones hashed: both are found, those of one run in one thread too. An id
+        may hold anything."""
+        file = str(tmp_path / "c.db")
+        for serde in (None, aes()):
+            with SqliteSaver.from_conn_string(file, serde=serde) as saver:
+                for run_id in ("run-1", "run-2", "run-\ud800"):
+                    put(saver, at(), {"a": 1}, run_id=run_id)
+        with SqliteSaver.from_conn_string(file, serde=aes()) as saver:
+            saver.delete_for_runs(["run-1", "run-\ud800"])
+            assert [item.metadata["run_id"] for item in saver.list(at())] == ["run-2", "run-2"]
+
     def test_names_are_keyed(self, tmp_path: Any) -> None:
         """Two databases with the same content and key have different hashes: a guess at content cannot be confirmed."""
         hashes = []
@@ -358,6 +370,55 @@ class TestIds:
         put(saver, at(), {"a": 1})
         assert saver.get_tuple({"configurable": {"thread_id": "t"}}) is not None
 
+    @pytest.mark.parametrize("encrypted", [False, True])
+    def test_half_a_surrogate_pair(self, saver: SqliteSaver, encrypted: bool) -> None:
+        """Ids of checkpoints, tasks and runs, paths, channels and metadata may have one, and come back; threads can be
+        copied, pruned, deleted and collected."""
+        saver = SqliteSaver(saver.conn, serde=aes() if encrypted else None)
+        half = "\ud800"
+        for number in range(2):
+            parent = at() if number == 0 else at(checkpoint_id=f"{half}0")
+            made = checkpoint_of({half: number}, number + 1, f"{half}{number}")
+            config = saver.put(parent, made, {"run_id": half, "text": half}, {half: number + 1})  # type: ignore[typeddict-unknown-key]
+            saver.put_writes(config, [(half, number)], half, half)
+        saver.copy_thread("t", "copy")
+        for thread in ("t", "copy"):
+            found = [*saver.list(at(thread))]
+            assert [item.checkpoint["id"] for item in found] == [f"{half}1", f"{half}0"]
+            assert [item.checkpoint["channel_values"] for item in found] == [{half: 1}, {half: 0}]
+            assert [item.pending_writes for item in found] == [[(half, half, 1)], [(half, half, 0)]]
+            assert found[0].metadata["text"] == half  # type: ignore[typeddict-item]
+        saver.prune(["t"])
+        saver.delete_for_runs([half])
+        assert not [*saver.list(None)]
+        put(saver, at(), {"a": 1})
+        saver.put(at(), checkpoint_of({"a": 1}, 1, half), {}, {"a": 1})
+        saver.delete_thread("t")
+        saver.gc()
+        assert saver.verify().ok
+        assert not [*saver.list(None)]
+
+    def test_a_name_that_is_no_text_is_refused(self, saver: SqliteSaver) -> None:
+        """A thread id or namespace with half a surrogate pair, in every call that takes one."""
+        half = "\ud800"
+        put(saver, at(), {"a": 1})
+        calls: list[Any] = [
+            lambda: saver.get_tuple(at(half)),
+            lambda: saver.get_tuple(at("t", half)),
+            lambda: [*saver.list(at(half))],
+            lambda: put(saver, at(half), {"a": 1}),
+            lambda: put(saver, at("t", half), {"a": 1}),
+            lambda: saver.put_writes(at(half, "", "1"), [("a", 1)], "task"),
+            lambda: saver.get_delta_channel_history(config=at(half), channels=["a"]),
+            lambda: saver.delete_thread(half),
+            lambda: saver.prune([half]),
+            lambda: saver.copy_thread(half, "u"),
+            lambda: saver.copy_thread("t", half),
+        ]
+        for call in calls:
+            with pytest.raises(ConfigurationError, match="surrogate"):
+                call()
+
     def test_a_config_without_thread_is_refused(self, saver: SqliteSaver) -> None:
         """With a message that shows what to pass."""
         with pytest.raises(ConfigurationError, match="thread_id"):
@@ -377,6 +438,28 @@ class TestIds:
         assert after > before
         assert saver.get_next_version(None, None) == 1
         assert saver.get_next_version(41, None) == 42
+
+
+class TestCopies:
+    @pytest.mark.parametrize("used", ["", "other", "awaited"])
+    def test_a_target_that_is_used_is_refused(self, saver: SqliteSaver, used: str) -> None:
+        """A target with a checkpoint in any namespace, or writes for one to come, is left as it is."""
+        source = put(saver, at("source"), {"a": 1})
+        put(saver, at("source", "sub"), {"a": 2})
+        saver.put_writes(source, [("a", 1)], "task")
+        if used == "awaited":
+            saver.put_writes(at("target", "other", "1f000000-0000-6000-8000-000000000000"), [("a", 1)], "task")
+        else:
+            put(saver, at("target", used), {"a": 3})
+        before = saver.stats()
+        with pytest.raises(ConfigurationError, match="delete it first"):
+            saver.copy_thread("source", "target")
+        assert saver.stats() == before
+        saver.delete_thread("target")
+        saver.copy_thread("source", "target")
+        assert [item.checkpoint for item in saver.list({"configurable": {"thread_id": "target"}})] == [
+            item.checkpoint for item in saver.list({"configurable": {"thread_id": "source"}})
+        ]
 
 
 class TestEarlyAndLateWrites:

@@ -30,7 +30,13 @@ from refold.checkpoint.effects import Select
 from refold.checkpoint.postgres.progress import ADVISORY_KEY
 from refold.checkpoint.removal import delete_for_runs_gen
 from refold.core.program import Effect, run
-from refold.errors import ConfigurationError, DatabaseUnavailableError, HeadMovedError, SchemaVersionError
+from refold.errors import (
+    ConfigurationError,
+    CorruptionError,
+    DatabaseUnavailableError,
+    HeadMovedError,
+    SchemaVersionError,
+)
 
 pytestmark = pytest.mark.postgres
 
@@ -157,6 +163,21 @@ class TestSameAnswers:
             assert count_of(PostgresSaver(pool), "a") == 3
         with psycopg.connect(postgres_url) as connection, pytest.raises(ConfigurationError, match="autocommit"):
             step(PostgresSaver(connection), at("c"), 1)
+
+    def test_half_a_surrogate_pair(self, saver: PostgresSaver) -> None:
+        """Ids may have one; a thread id may not."""
+        half = "\ud800"
+        made = {**checkpoint_of(2), "id": half}
+        config = saver.put(at("t"), made, {"run_id": half}, {"messages": 2})
+        saver.put_writes(config, [(half, 1)], half, half)
+        saver.copy_thread("t", "copy")
+        found = [*saver.list(None)]
+        assert [(item.checkpoint["id"], item.pending_writes) for item in found] == [(half, [(half, half, 1)])] * 2
+        saver.delete_for_runs([half])
+        assert not [*saver.list(None)]
+        for call in (saver.delete_thread, lambda name: saver.get_tuple(at(name)), lambda name: saver.prune([name])):
+            with pytest.raises(ConfigurationError, match="surrogate"):
+                call(half)
 
     def test_encrypted(self, postgres_url: str) -> None:
         """With a cipher no text is readable in the tables, and all is read back."""
@@ -338,7 +359,7 @@ class TestManyWriters:
 
         def and_a_step(connection: Any, progress: Any, effect: Any) -> object:
             answer = statement(connection, progress, effect)
-            if isinstance(effect, Select) and effect.statement == "runs_of_space":
+            if isinstance(effect, Select) and effect.statement == "runs_of_space" and writer.ident is None:
                 writer.start()
                 writer.join(0.5)
             return answer
@@ -809,4 +830,14 @@ class TestWhenTheServerFails:
         with psycopg.connect(postgres_url, autocommit=True) as admin:
             admin.execute("UPDATE refold_meta SET value = '999' WHERE key = 'format'")
         with PostgresSaver.from_conn_string(postgres_url) as saver, pytest.raises(SchemaVersionError):
+            saver.get_tuple(at("t"))
+
+    @pytest.mark.parametrize("damage", ["UPDATE refold_meta SET value = 'x'", "DELETE FROM refold_meta"])
+    def test_a_database_that_does_not_say_its_format(self, postgres_url: str, damage: str) -> None:
+        """It is not opened, and not taken for an empty one."""
+        with PostgresSaver.from_conn_string(postgres_url) as saver:
+            step(saver, at("t"), 1)
+        with psycopg.connect(postgres_url, autocommit=True) as admin:
+            admin.execute(f"{damage} WHERE key = 'format'")
+        with PostgresSaver.from_conn_string(postgres_url) as saver, pytest.raises(CorruptionError, match="backup"):
             saver.get_tuple(at("t"))

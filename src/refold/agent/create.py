@@ -36,7 +36,7 @@ from refold.agent.tools import Permissions, file_tools
 from refold.agent.window import RepairMode, WindowMiddleware
 from refold.checkpoint import SqliteSaver
 from refold.checkpoint.saver import BaseSaver
-from refold.checkpoint.sqlite.saver import connect
+from refold.checkpoint.sqlite.connect import connect
 from refold.checkpoint.state import GrowingState, LogState
 from refold.core.meter import Meter
 from refold.core.policy import Policy

@@ -27,6 +27,8 @@ from refold.checkpoint.drafts import Context
 from refold.checkpoint.effects import Args, Barrier, Select, SelectEach, SelectIn, Transaction, as_bytes, one
 from refold.checkpoint.header import Cell, InBlob, Inline, InLog
 from refold.checkpoint.logs import read_logs_gen
+from refold.checkpoint.meta import number_of
+from refold.checkpoint.removal import sweep_runs_gen
 from refold.checkpoint.rows import header_of, read_templates_gen, unpack_task, write_page_gen, writes_of
 from refold.checkpoint.seal import CODEC_MASK, COMPOSITE, PACKED
 from refold.checkpoint.spaces import CheckpointRow, unpack_id
@@ -87,6 +89,7 @@ def collect_gen(ctx: Context, now: datetime) -> Program[Collected]:
     for at in range(0, len(logs), _BATCH):
         if (yield from _in_turn_gen(turn, partial(_remove_logs_gen, logs[at : at + _BATCH]))) is None:
             return Collected(blobs=blobs, packs=packs, logs=at)
+    yield from sweep_runs_gen()
     swept = yield from _in_turn_gen(turn, partial(_tidy_gen, now))
     return Collected(blobs=blobs, logs=len(logs), packs=packs + (swept or 0))
 
@@ -105,7 +108,7 @@ def _hold_number_gen(key: str) -> Program[int]:
     """A number that the database keeps, held until the transaction ends."""
     yield from Select(statement="meta_put", args={"key": key, "value": b"0"})
     row = one((yield from Select(statement="meta_hold", args={"key": key})))
-    return 0 if row is None else int(as_bytes(row[0]))
+    return 0 if row is None else number_of(key, as_bytes(row[0]))
 
 
 def _in_turn_gen(turn: int, program: Callable[[], Program[T]]) -> Program[T | None]:

@@ -7,7 +7,7 @@ from typing import cast
 from refold.checkpoint.drafts import Context
 from refold.checkpoint.effects import Args, Select, SelectEach, Transaction, one
 from refold.checkpoint.rows import get_writes
-from refold.checkpoint.spaces import Space, get_run, hold_space_gen, lock_thread
+from refold.checkpoint.spaces import Space, get_run, hold_space_gen, lock_space, lock_thread
 from refold.checkpoint.threads import spaces_gen
 from refold.core.program import Program
 from refold.errors import ConfigurationError
@@ -24,7 +24,7 @@ def copy_thread_gen(ctx: Context, source: str, target: str) -> Program[None]:
 
 
 def _copy_thread_gen(source: str, target: str) -> Program[None]:
-    yield from lock_thread(target)
+    yield from _refuse_used_gen(target)
     held: list[tuple[Space, str]] = []  # what is read in several statements may not change in between
     for _, ns in (yield from spaces_gen(source)):
         found = yield from hold_space_gen(source, ns)
@@ -34,13 +34,21 @@ def _copy_thread_gen(source: str, target: str) -> Program[None]:
         yield from Select(statement="space_add", args={"thread": target, "ns": ns, "wide": int(space.wide)})
         copy = yield from hold_space_gen(target, ns)
         assert copy is not None, "a space that was just added is there"
-        if one((yield from Select(statement="checkpoint_keys", args={"space": copy.id}))) is not None:
-            raise ConfigurationError(
-                f"thread {target!r} has checkpoints already: copy to a new thread, or delete it first"
-            )
         runs = yield from _copy_runs_gen(space, copy)
         seqs = yield from _copy_checkpoints_gen(space, copy, runs)
         yield from _copy_writes_gen(seqs)
+
+
+def _refuse_used_gen(target: str) -> Program[None]:
+    """Hold the target, so that it gets no checkpoint from others meanwhile. Raises where it has one, in any namespace:
+    two threads in one could not be told apart again."""
+    yield from lock_thread(target)
+    for space, _ in (yield from spaces_gen(target)):
+        yield from lock_space(space)
+        if one((yield from Select(statement="checkpoint_keys", args={"space": space.id}))) is not None:
+            raise ConfigurationError(
+                f"thread {target!r} has checkpoints already: copy to a new thread, or delete it first"
+            )
 
 
 def _copy_runs_gen(space: Space, copy: Space) -> Program[Mapping[int, int]]:
@@ -63,7 +71,7 @@ def _copy_checkpoints_gen(space: Space, copy: Space, runs: Mapping[int, int]) ->
     ):
         args: Args = {
             "space": copy.id, "id": raw, "state": state, "parent": None if parent is None else seqs.get(parent),
-            "template": template, "data": data, "run": None if run is None else runs[run],
+            "template": template, "data": data, "run": None if run is None else runs.get(run),
         }  # fmt: skip
         added = yield from Select(statement="checkpoint_add", args=args)
         seqs[seq] = cast("int", added[0][0])

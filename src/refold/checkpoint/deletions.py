@@ -22,7 +22,7 @@ from typing import Final
 
 from refold.checkpoint.effects import Select, SelectEach, as_bytes, one
 from refold.checkpoint.header import id_time
-from refold.checkpoint.spaces import Space
+from refold.checkpoint.spaces import Space, unpack_id
 from refold.core.program import Program
 
 REMEMBERED: Final = timedelta(days=30)
@@ -105,6 +105,6 @@ def _given(value: str | None) -> Iterable[str]:
 def _read(value: bytes) -> tuple[str, datetime]:
     seconds, blank, checkpoint_id = value.partition(b" ")
     if blank and seconds.isdigit():
-        return checkpoint_id.decode("utf-8", "surrogatepass"), datetime.fromtimestamp(int(seconds), UTC)
-    text = value.decode("utf-8", "surrogatepass")
+        return unpack_id(checkpoint_id, wide=True), datetime.fromtimestamp(int(seconds), UTC)
+    text = unpack_id(value, wide=True)
     return text, id_time(text)

@@ -92,4 +92,11 @@ def use_as_base(base: Draft | None, drafts: Iterable[Draft]) -> None:
 
 def run_name(ctx: Context, run_id: str) -> bytes:
     """What the database keeps of a run's id: the id, or its keyed hash where the database is encrypted."""
-    return ctx.sealer.name("run", run_id.encode()) if ctx.sealer.encrypts else run_id.encode("utf-8", "surrogatepass")
+    plain = run_id.encode("utf-8", "surrogatepass")
+    return ctx.sealer.name("run", plain) if ctx.sealer.encrypts else plain
+
+
+def run_names(ctx: Context, run_id: str) -> Sequence[bytes]:
+    """All that the database may have of a run's id: what was written before the database had a key is readable."""
+    plain = run_id.encode("utf-8", "surrogatepass")
+    return [plain, ctx.sealer.name("run", plain)] if ctx.sealer.encrypts else [plain]

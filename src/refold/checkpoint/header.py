@@ -279,12 +279,16 @@ def id_time(checkpoint_id: str) -> datetime:
 
 def with_checksum(row: bytes, key: str) -> bytes:
     """A row with four bytes that belong to it and to its place: a swapped or damaged row does not pass."""
-    return row + zlib.crc32(row, zlib.crc32(key.encode())).to_bytes(4, "big")
+    return row + _checksum(row, key)
 
 
 def without_checksum(data: bytes, key: str) -> bytes:
     """The row without its checksum. Raises `CorruptionError` when it does not match."""
     row, check = data[:-4], data[-4:]
-    if len(data) < 4 or zlib.crc32(row, zlib.crc32(key.encode())).to_bytes(4, "big") != check:
+    if len(data) < 4 or _checksum(row, key) != check:
         raise CorruptionError(f"the row of {key} is damaged; restore it from a backup")
     return row
+
+
+def _checksum(row: bytes, key: str) -> bytes:
+    return zlib.crc32(row, zlib.crc32(key.encode("utf-8", "surrogatepass"))).to_bytes(4, "big")

@@ -15,7 +15,7 @@ from langgraph.checkpoint.serde.base import CipherProtocol
 from refold.checkpoint.effects import Select, one
 from refold.checkpoint.seal import Compressor, Sealer
 from refold.core.program import Program
-from refold.errors import ConfigurationError, SchemaVersionError
+from refold.errors import ConfigurationError, CorruptionError, SchemaVersionError
 
 FORMAT: Final = 1
 
@@ -25,8 +25,20 @@ def read_meta_gen(key: str) -> Program[bytes | None]:
     return None if row is None else bytes(row[0]) if isinstance(row[0], bytes | memoryview) else str(row[0]).encode()
 
 
+def number_of(key: str, value: object) -> int:
+    """A fact that is a number. Raises `CorruptionError` for one that is none, or missing."""
+    try:
+        return int(value if isinstance(value, str | bytes) else "")
+    except ValueError as error:
+        raise CorruptionError(
+            f"the database says {value!r} as its {key!r}, where a number belongs: restore it from a backup"
+        ) from error
+
+
 def check_format(stored: int) -> None:
-    """Raises `SchemaVersionError` for a database of a later library."""
+    """Raises `SchemaVersionError` for a database of a later library, `CorruptionError` for a format there never was."""
+    if stored < 1:
+        raise CorruptionError(f"the database says format {stored}, which there never was: restore it from a backup")
     if stored > FORMAT:
         raise SchemaVersionError(
             f"the database has format {stored}, this refold reads up to {FORMAT}: upgrade refold; nothing was changed"
@@ -63,7 +75,7 @@ def _unwrap(cipher: CipherProtocol, wrapped: bytes) -> bytes:
     end = 1 + wrapped[0]
     try:
         return cipher.decrypt(wrapped[1:end].decode(), wrapped[end:])
-    except (ValueError, AssertionError) as error:
+    except (ValueError, AssertionError, IndexError) as error:
         raise ConfigurationError(
             "the database is encrypted with another key: use the key (LANGGRAPH_AES_KEY, or key=...) that it was made "
             "with"

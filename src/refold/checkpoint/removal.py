@@ -10,18 +10,18 @@ from functools import partial
 from typing import cast
 
 from refold.checkpoint.deletions import note_pruned_gen
-from refold.checkpoint.drafts import Context, run_name
+from refold.checkpoint.drafts import Context, run_names
 from refold.checkpoint.effects import Args, Select, SelectEach, SelectIn, Transaction
 from refold.checkpoint.header import channels_of, channels_written
 from refold.checkpoint.rows import get_writes, read_templates_gen
 from refold.checkpoint.spaces import AWAITED, HIDDEN, LISTED, Space, lock_space
-from refold.checkpoint.threads import Node, nodes_gen
+from refold.checkpoint.threads import Node, nodes_gen, select_gen
 from refold.core.program import Program
 
 
 def delete_for_runs_gen(ctx: Context, run_ids: Sequence[str]) -> Program[int]:
     """Remove the checkpoints of runs with their writes; how many. One transaction per namespace."""
-    names = [run_name(ctx, str(run_id)) for run_id in run_ids]
+    names = [name for run_id in run_ids for name in run_names(ctx, str(run_id))]
     rows = yield from Transaction(program=partial(_run_spaces_gen, names), write=False)
     removed = 0
     for run, space, wide in rows:
@@ -71,7 +71,22 @@ def remove_gen(ctx: Context, space: Space, nodes: Sequence[Node], kept: set[int]
     if len(going) == len(nodes):
         yield from Select(statement="runs_delete_space", args={"space": space.id})
         yield from Select(statement="space_delete", args={"space": space.id})
+    else:
+        yield from Select(statement="runs_delete_unused", args={"space": space.id})
     return len(going) + len(hide)
+
+
+def sweep_runs_gen() -> Program[None]:
+    """Remove the runs to which no checkpoint belongs any more, a namespace at a time: who stores a checkpoint holds its
+    namespace while it looks its run up."""
+    rows = yield from Transaction(program=partial(select_gen, "runs_unused"), write=False)
+    for row in rows:
+        yield from Transaction(program=partial(_sweep_runs_gen, cast("int", row[0])), write=True)
+
+
+def _sweep_runs_gen(space: int) -> Program[None]:
+    yield from lock_space(Space(id=space, wide=False))
+    yield from Select(statement="runs_delete_unused", args={"space": space})
 
 
 def _useless_gen(nodes: Sequence[Node], waiting: set[int], going: set[int]) -> Program[set[int]]:

@@ -1,6 +1,6 @@
 """What a prune keeps, and the program that prunes: see `removal` for what goes and what is hidden."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -35,6 +35,18 @@ class Retention:
     before: datetime | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Left:
+    """What a prune leaves of a namespace: the ids of its checkpoints, and the newest that there was."""
+
+    ids: frozenset[str]
+    newest: str
+
+    def lacks(self, checkpoint_id: str) -> bool:
+        """Whether a checkpoint goes or is gone. One that is newer than all may still be on its way."""
+        return checkpoint_id not in self.ids and checkpoint_id <= self.newest
+
+
 def retention_of(strategy: str, keep: int, before: datetime | None) -> Retention:
     """Raises `ConfigurationError` for a strategy that does not exist or lacks its argument."""
     if strategy not in ("keep_latest", "keep_last", "older_than", "delete"):
@@ -43,6 +55,10 @@ def retention_of(strategy: str, keep: int, before: datetime | None) -> Retention
         )
     if keep < 1:
         raise ConfigurationError(f"prune cannot keep {keep} checkpoints: keep at least 1, or use strategy='delete'")
+    if keep != 1 and strategy != "keep_last":
+        raise ConfigurationError(
+            f"prune keeps {keep} checkpoints with strategy='keep_last' only, not with {strategy!r}"
+        )
     if before is not None and before.tzinfo is None:
         raise ConfigurationError("prune needs a time with a zone: datetime(..., tzinfo=UTC)")
     if strategy == "older_than" and before is None:
@@ -52,7 +68,12 @@ def retention_of(strategy: str, keep: int, before: datetime | None) -> Retention
 
 def prune_gen(ctx: Context, threads: Sequence[str] | None, retention: Retention, batch: int) -> Program[int]:
     """Prune threads, or all when None, each in a transaction of its own; how many checkpoints went. An interrupted
-    prune leaves whole threads done and the others untouched."""
+    prune leaves whole threads done and the others untouched.
+
+    Raises `ConfigurationError` for a `batch` without a thread.
+    """
+    if batch < 1:
+        raise ConfigurationError(f"prune cannot take {batch} threads at a time: batch_size is at least 1")
     removed = 0
     if threads is not None:
         for thread in threads:
@@ -78,16 +99,17 @@ def _prune_thread_gen(ctx: Context, thread: str, retention: Retention) -> Progra
             return 0
         return (yield from delete_spaces_gen(ctx, thread))
     removed = 0
-    gone: set[tuple[str, str]] = set()  # (namespace, checkpoint id) of what is no longer listed
+    left: dict[str, _Left] = {}
     for space, ns in spaces:
         yield from lock_space(space)
         nodes = yield from nodes_gen(space)
-        if (yield from _is_of_gone_call_gen(ctx, space, ns, nodes, gone)):
+        if (yield from _is_of_gone_call_gen(ctx, space, ns, nodes, left)):
+            left[ns] = _left_of(nodes, frozenset())
             yield from delete_space_gen(space)
             removed += len(nodes)
             continue
         kept = yield from _kept_gen(ctx, space, nodes, retention)
-        gone |= {(ns, node.checkpoint_id) for node in nodes if node.state != AWAITED and node.seq not in kept}
+        left[ns] = _left_of(nodes, kept)
         removed += yield from remove_gen(ctx, space, nodes, kept)
     return removed
 
@@ -133,17 +155,29 @@ def _is_idle_gen(ctx: Context, spaces: Sequence[tuple[Space, str]], before: date
     return bool(spaces)
 
 
-def _is_of_gone_call_gen(
-    ctx: Context, space: Space, ns: str, nodes: Sequence[Node], gone: set[tuple[str, str]]
-) -> Program[bool]:
-    """Whether a namespace belongs to one call of a subgraph, and the checkpoint that the call began at goes.
+def _left_of(nodes: Sequence[Node], kept: Collection[int]) -> _Left:
+    return _Left(
+        ids=frozenset(node.checkpoint_id for node in nodes if node.state == AWAITED or node.seq in kept),
+        newest=max((node.checkpoint_id for node in nodes if node.state == LISTED), default=""),
+    )
 
-    A namespace whose last part has no task id belongs to a subgraph with a memory of its own: it stays.
+
+def _is_of_gone_call_gen(
+    ctx: Context, space: Space, ns: str, nodes: Sequence[Node], left: Mapping[str, _Left]
+) -> Program[bool]:
+    """Whether a namespace belongs to one call of a subgraph, and the checkpoint that the call began at goes, or went
+    before.
+
+    A namespace whose last name has no task id belongs to a subgraph with a memory of its own: it stays. (The second
+    call and those after it of one task have its number behind their name.)
     """
     newest = next((node for node in nodes if node.state == LISTED), None)
-    if newest is None or ":" not in ns.rsplit("|", 1)[-1]:
+    names = [part for part in ns.split("|") if not part.isdigit()]
+    if newest is None or not names or ":" not in names[-1]:
         return False
     headers = yield from _headers_gen(ctx, space, [newest.seq])
     metadata = cast("Mapping[str, object]", stored_of(ctx, headers[newest.seq].metadata))
     parents = metadata.get("parents")
-    return isinstance(parents, dict) and any((str(of), str(parent)) in gone for of, parent in parents.items())
+    if not isinstance(parents, dict):
+        return False
+    return any(str(of) in left and left[str(of)].lacks(str(parent)) for of, parent in parents.items())

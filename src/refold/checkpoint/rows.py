@@ -150,7 +150,10 @@ def pack_task(task: str) -> bytes:
 
 
 def unpack_task(data: object) -> str:
+    """Raises `CorruptionError` for what is no task id."""
     raw = as_bytes(data)
     if len(raw) == 16:
         return unpack_id(raw, wide=False)
-    return raw[1 + raw[0] :].decode("utf-8", "surrogatepass")
+    if not raw or raw[0] > 1:
+        raise CorruptionError("a stored task id does not decode; restore the database from a backup")
+    return unpack_id(raw[1 + raw[0] :], wide=True)

@@ -185,7 +185,8 @@ class SyncSaver(BaseSaver):
         self._collect_if_due(removed)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Copy a thread with its whole history. Values are shared. The target must have no checkpoints."""
+        """Copy a thread with its whole history. Values are shared. The target must have no checkpoints,
+        in whatever namespace: `ConfigurationError` otherwise."""
         self._run(lambda ctx: copy_thread_gen(ctx, str(source_thread_id), str(target_thread_id)))
 
     def prune(
@@ -202,6 +203,7 @@ class SyncSaver(BaseSaver):
         `strategy` is "keep_latest", "keep_last" (the newest `keep` of each namespace), "older_than" (those made before
         `before`, but never the newest of a namespace) or "delete" (whole threads; with `before`, those idle since).
         Pending writes and interrupts of what stays are kept, and so is what its delta channels are rebuilt from.
+        Raises `ConfigurationError` for what cannot be meant: an unknown strategy, nothing to keep, an empty batch.
         """
         retention = retention_of(strategy, keep, before)
         threads = None if thread_ids is None else names_of(thread_ids)
@@ -324,5 +326,7 @@ def names_of(thread_ids: Sequence[str]) -> Sequence[str]:
 
 
 def list_of(items: Collection[str]) -> list[str]:
-    """A list, under a name that the savers' own `list` does not hide."""
+    """A list, under a name that the savers' own `list` does not hide. Raises `TypeError` for a single string."""
+    if isinstance(items, str):
+        raise TypeError(f"a sequence of names is wanted, not a str: pass [{items!r}]")
     return cast("list[str]", [*items])

@@ -14,7 +14,7 @@ from langchain_core.runnables import RunnableConfig
 from refold.checkpoint.effects import Args, Row, Select, SelectEach, as_bytes, one
 from refold.checkpoint.shape import is_canonical_uuid
 from refold.core.program import Program
-from refold.errors import ConfigurationError
+from refold.errors import ConfigurationError, CorruptionError
 
 LISTED, HIDDEN, AWAITED = 0, 1, 2
 
@@ -49,16 +49,28 @@ class CheckpointRow:
 
 
 def address_of(config: RunnableConfig) -> Address:
-    """Raises `ConfigurationError` for a config without a thread id."""
+    """Raises `ConfigurationError` for a config without a thread id, and for names that are no text."""
     configurable: Mapping[str, object] = config.get("configurable") or {}
     if "thread_id" not in configurable:
         raise ConfigurationError("the config has no thread_id: pass {'configurable': {'thread_id': ...}}")
     checkpoint_id = configurable.get("checkpoint_id")
     return Address(
-        thread=str(configurable["thread_id"]),
-        ns=str(configurable.get("checkpoint_ns") or ""),
+        thread=name_of(str(configurable["thread_id"])),
+        ns=name_of(str(configurable.get("checkpoint_ns") or "")),
         checkpoint_id=str(checkpoint_id) if checkpoint_id else None,
     )
+
+
+def name_of(text: str) -> str:
+    """The name of a thread or namespace. Raises `ConfigurationError` for half a surrogate pair, which no column of text
+    can hold; ids of checkpoints, tasks and runs are stored as bytes and may have one."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigurationError(
+            f"a thread id or namespace with half a surrogate pair cannot be stored ({text!r}): name it by valid text"
+        ) from error
+    return text
 
 
 def pack_id(text: str, *, wide: bool) -> bytes:
@@ -69,7 +81,12 @@ def pack_id(text: str, *, wide: bool) -> bytes:
 
 
 def unpack_id(data: bytes, *, wide: bool) -> str:
-    return as_bytes(data).decode("utf-8", "surrogatepass") if wide else str(uuid.UUID(bytes=as_bytes(data)))
+    """Raises `CorruptionError` for bytes that are none of the space's kind."""
+    raw = as_bytes(data)
+    try:
+        return raw.decode("utf-8", "surrogatepass") if wide else str(uuid.UUID(bytes=raw))
+    except ValueError as error:
+        raise CorruptionError("a stored id does not decode; restore the database from a backup") from error
 
 
 def read_row(row: Row, space: Space) -> CheckpointRow:
@@ -94,7 +111,7 @@ def get_space(thread: str, ns: str) -> Select:
 def lock_thread(thread: str) -> Select:
     """The request to be the only one that gives a thread a new namespace, or deletes it. Comes before spaces are
     held."""
-    return Select(statement="thread_lock", args={"thread": thread})
+    return Select(statement="thread_lock", args={"thread": name_of(thread)})
 
 
 def lock_space(space: Space) -> Select:

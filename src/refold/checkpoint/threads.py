@@ -7,8 +7,8 @@ from typing import cast
 
 from refold.checkpoint.deletions import note_deletion_gen
 from refold.checkpoint.drafts import Context
-from refold.checkpoint.effects import Args, Select, Transaction
-from refold.checkpoint.spaces import Space, lock_space, lock_thread, unpack_id
+from refold.checkpoint.effects import NO_ARGS, Args, Select, Transaction
+from refold.checkpoint.spaces import Space, lock_space, lock_thread, name_of, unpack_id
 from refold.core.program import Program
 
 
@@ -26,18 +26,19 @@ class Node:
 def threads_gen(after: str, count: int) -> Program[Sequence[str]]:
     """The names of threads that follow another, in order."""
     rows = yield from Transaction(
-        program=partial(_select_gen, "threads_after", {"after": after, "count": count}), write=False
+        program=partial(select_gen, "threads_after", {"after": after, "count": count}), write=False
     )
     return [str(row[0]) for row in rows]
 
 
-def _select_gen(statement: str, args: Args) -> Program[Sequence[Sequence[object]]]:
+def select_gen(statement: str, args: Args = NO_ARGS) -> Program[Sequence[Sequence[object]]]:
+    """One statement, as the program of a transaction."""
     return (yield from Select(statement=statement, args=args))
 
 
 def spaces_gen(thread: str) -> Program[Sequence[tuple[Space, str]]]:
     """A thread's spaces with their namespaces, parents before children."""
-    rows = yield from Select(statement="spaces_of_thread", args={"thread": thread})
+    rows = yield from Select(statement="spaces_of_thread", args={"thread": name_of(thread)})
     spaces = [
         (Space(id=space, wide=bool(wide)), ns) for space, _, ns, wide in cast("list[tuple[int, str, str, int]]", rows)
     ]

@@ -12,7 +12,7 @@ from refold.checkpoint.header import Cell, InLog, Write, blobs_of
 from refold.checkpoint.logs import unpack_segment
 from refold.checkpoint.rows import header_of, read_templates_gen, unpack_task, write_page_gen, writes_of
 from refold.checkpoint.seal import CODEC_MASK, ENCRYPTED, PACKED
-from refold.checkpoint.spaces import AWAITED, CheckpointRow, Space, unpack_id
+from refold.checkpoint.spaces import AWAITED, HIDDEN, LISTED, CheckpointRow, unpack_id
 from refold.core.program import Program
 from refold.errors import CheckpointError
 
@@ -63,6 +63,15 @@ class _Findings:
     def say(self, problem: str) -> None:
         if len(self.problems) < _REPORTED:
             self.problems.append(problem)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Row:
+    """Where a checkpoint is. `name` is its id, where that can be read."""
+
+    name: str
+    space: int
+    parent: int | None
 
 
 def stats_gen() -> Program[Stats]:
@@ -122,11 +131,10 @@ def _verify_blobs_gen(ctx: Context, findings: _Findings) -> Program[None]:
             try:
                 yield from pull_gen(opened, [blob])
                 tag, data = opened.full(blob)
+                if ctx.sealer.name(tag, data, keyed=bool(codec & ENCRYPTED)) != as_bytes(name):
+                    findings.say(f"blob {blob}: the content does not match its hash")
             except CheckpointError as error:
                 findings.say(f"blob {blob}: {error}")
-                continue
-            if ctx.sealer.name(tag, data, keyed=bool(codec & ENCRYPTED)) != as_bytes(name):
-                findings.say(f"blob {blob}: the content does not match its hash")
         after = cast("int", rows[-1][0])
 
 
@@ -139,23 +147,60 @@ def _pack_of(row: tuple[int, bytes, int, int | None]) -> int:
 def _verify_checkpoints_gen(ctx: Context, findings: _Findings) -> Program[Mapping[int, str]]:
     """Every checkpoint row; ids by seq."""
     spaces = yield from Select(statement="spaces_all")
-    ids: dict[int, str] = {}
-    parents: dict[int, int] = {}
+    rows: dict[int, _Row] = {}
     for number, _, _, wide in cast("list[tuple[int, str, str, int]]", spaces):
-        space = Space(id=number, wide=bool(wide))
-        rows = yield from Select(statement="checkpoint_scan_space", args={"space": number})
-        for seq, raw, state, parent, _, template, data in cast(
-            "list[tuple[int, bytes, int, int | None, int | None, int | None, bytes | None]]", rows
+        runs = yield from Select(statement="runs_of_space", args={"space": number})
+        known = frozenset(run for run, _ in runs)
+        found = yield from Select(statement="checkpoint_scan_space", args={"space": number})
+        for seq, raw, state, parent, run, template, data in cast(
+            "list[tuple[int, bytes, int, int | None, int | None, int | None, bytes | None]]", found
         ):
-            ids[seq] = unpack_id(raw, wide=space.wide)
-            if parent is not None:
-                parents[seq] = parent
-            if state != AWAITED:
-                yield from _verify_checkpoint_gen(ctx, findings, ids[seq], template, data)
-    for seq, parent in parents.items():
-        if parent not in ids:
-            findings.say(f"checkpoint {ids[seq]}: its parent's row is missing")
-    return ids
+            row = _Row(name=_name_of(findings, seq, raw, wide=bool(wide)), space=number, parent=parent)
+            rows[seq] = row
+            _check_state(findings, row.name, state, stored=template is not None)
+            if run is not None and run not in known:
+                findings.say(f"checkpoint {row.name}: its run's row is missing, delete_for_runs does not find it")
+            if state != AWAITED or template is not None:
+                yield from _verify_checkpoint_gen(ctx, findings, row.name, template, data)
+    _check_parents(findings, rows)
+    total = one((yield from Select(statement="checkpoint_count")))
+    lost = (0 if total is None else cast("int", total[0])) - len(rows)
+    if lost:
+        findings.say(f"{lost} checkpoints are in namespaces whose rows are missing")
+    return {seq: row.name for seq, row in rows.items()}
+
+
+def _name_of(findings: _Findings, seq: int, raw: bytes, *, wide: bool) -> str:
+    try:
+        return unpack_id(raw, wide=wide)
+    except CheckpointError as error:
+        findings.say(f"checkpoint row {seq}: {error}")
+        return f"of row {seq}"
+
+
+def _check_state(findings: _Findings, name: str, state: int, *, stored: bool) -> None:
+    if state not in (LISTED, HIDDEN, AWAITED):
+        findings.say(f"checkpoint {name}: its state, {state}, is unknown")
+    elif state == AWAITED and stored:
+        findings.say(f"checkpoint {name}: it is stored, but marked as one that is still awaited")
+
+
+def _check_parents(findings: _Findings, rows: Mapping[int, _Row]) -> None:
+    """Whether parents are there, in the same namespace, and not their own ancestors."""
+    done: set[int] = set()
+    for seq, row in rows.items():
+        if row.parent is not None and row.parent not in rows:
+            findings.say(f"checkpoint {row.name}: its parent's row is missing")
+        elif row.parent is not None and rows[row.parent].space != row.space:
+            findings.say(f"checkpoint {row.name}: its parent is in another namespace")
+        path: set[int] = set()
+        at: int | None = seq
+        while at is not None and at in rows and at not in done and at not in path:
+            path.add(at)
+            at = rows[at].parent
+        if at is not None and at in path:
+            findings.say(f"checkpoint {rows[at].name}: its parents lead back to it")
+        done |= path
 
 
 def _verify_checkpoint_gen(
@@ -190,10 +235,11 @@ def _verify_writes_gen(ctx: Context, findings: _Findings, ids: Mapping[int, str]
         after, rows = page
         for checkpoint, raw_task, template, data, *_ in rows:
             findings.writes += 1
-            task = unpack_task(raw_task)
-            place = f"writes of task {task} at checkpoint {ids.get(checkpoint)}"
             items: list[Write] = []
+            place = f"writes at checkpoint {ids.get(checkpoint)}"
             try:
+                task = unpack_task(raw_task)
+                place = f"writes of task {task} at checkpoint {ids.get(checkpoint)}"
                 templates = yield from read_templates_gen(ctx, [template])
                 items = list(writes_of(ctx, templates[template], data, ids.get(checkpoint, ""), task))
             except CheckpointError as error:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from refold.agent.reach import recall
 from refold.agent.window import WindowMiddleware
-from refold.checkpoint.sqlite.saver import connect
+from refold.checkpoint.sqlite.connect import connect
 from refold.core.canonical import Json, canonical_bytes
 from refold.core.policy import Policy
 from refold.core.project import project

@@ -25,6 +25,7 @@ from refold.checkpoint.saver import Procedure, SyncSaver
 from refold.checkpoint.seal import Sealer
 from refold.checkpoint.serde import Serde
 from refold.core.program import Program, arun, run
+from refold.errors import ConfigurationError
 
 T = TypeVar("T")
 
@@ -35,6 +36,13 @@ def _first_try(seconds: float) -> dict[str, Any]:
     """How to connect once before a pool does: a pool would try again until its time is over, and then not say what was
     wrong."""
     return {**_CONNECTION, "connect_timeout": max(2, math.ceil(seconds))}
+
+
+def _no_connection(given: object, saver: str, wanted: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"{saver} takes a psycopg.{wanted} or a psycopg_pool.{wanted}Pool, not a {type(given).__name__}; with a "
+        f"connection string, use {saver}.from_conn_string"
+    )
 
 
 def open_gen(serde: SerializerProtocol) -> Program[Sealer]:
@@ -69,6 +77,8 @@ class PostgresSaver(SyncSaver):
         cache_bytes: int = DEFAULT_CACHE_BYTES,
     ) -> None:
         super().__init__(serde=serde, exclusive=exclusive, cache_bytes=cache_bytes)
+        if not isinstance(conn, psycopg.Connection | ConnectionPool):
+            raise _no_connection(conn, "PostgresSaver", "Connection")
         self.conn = conn
         self.pipe = pipe
         self._driver = PostgresDriver(conn)
@@ -132,6 +142,8 @@ class AsyncPostgresSaver(AsyncSaver):
         cache_bytes: int = DEFAULT_CACHE_BYTES,
     ) -> None:
         super().__init__(serde=serde, exclusive=exclusive, cache_bytes=cache_bytes)
+        if not isinstance(conn, psycopg.AsyncConnection | AsyncConnectionPool):
+            raise _no_connection(conn, "AsyncPostgresSaver", "AsyncConnection")
         self.conn = conn
         self.pipe = pipe
         self._driver = AsyncPostgresDriver(conn)

@@ -1,7 +1,7 @@
 """Making and migrating the tables: a program, so that both drivers do it."""
 
 from refold.checkpoint.effects import Select, Statement, one
-from refold.checkpoint.meta import FORMAT, check_format, read_meta_gen
+from refold.checkpoint.meta import FORMAT, check_format, number_of, read_meta_gen
 from refold.checkpoint.sql import migrations, read_sql, script
 from refold.core.program import Program
 
@@ -17,7 +17,7 @@ def setup_gen() -> Program[None]:
             yield from Statement(text=text)
         yield from Select(statement="meta_put", args={"key": "format", "value": str(FORMAT).encode()})
         return
-    stored = int((yield from read_meta_gen("format")) or b"0")
+    stored = number_of("format", (yield from read_meta_gen("format")))
     check_format(stored)
     for version, text in migrations("postgres").items():
         if version > stored:
@@ -27,9 +27,10 @@ def setup_gen() -> Program[None]:
 
 
 def is_current_gen() -> Program[bool]:
-    """Whether the tables have the current format. Raises `SchemaVersionError` for a later one."""
+    """Whether the tables have the current format. Raises `SchemaVersionError` for a later one, `CorruptionError` where
+    they do not say it."""
     if one((yield from Select(statement="has_tables"))) is None:
         return False
-    stored = int((yield from read_meta_gen("format")) or b"0")
+    stored = number_of("format", (yield from read_meta_gen("format")))
     check_format(stored)
     return stored == FORMAT

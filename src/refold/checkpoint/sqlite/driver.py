@@ -129,7 +129,9 @@ class SqliteDriver:
             yield self.connection
 
     def _fetch(self, statement: str, args: Args) -> list[Row]:
-        return cast("list[Row]", self.connection.execute(statement, args).fetchall())
+        cursor = self.connection.cursor()
+        cursor.row_factory = None  # plain tuples, whatever rows the connection makes for its owner
+        return cast("list[Row]", cursor.execute(statement, args).fetchall())
 
     def _fetch_in(self, statement: str, keys: Sequence[SqlValue], args: Args) -> list[Row]:
         found: list[Row] = []

@@ -156,6 +156,16 @@ SELECT seq FROM refold_checkpoint WHERE space = :space AND run = :run;
 -- name: runs_of_space
 SELECT id, name FROM refold_run WHERE space = :space;
 
+-- name: runs_unused
+-- The spaces that have runs of no checkpoint. Without the space held it is a guess.
+SELECT DISTINCT space FROM refold_run
+WHERE id NOT IN (SELECT run FROM refold_checkpoint WHERE run IS NOT NULL) ORDER BY space;
+
+-- name: runs_delete_unused
+-- The runs of a space that is held to which no checkpoint belongs.
+DELETE FROM refold_run WHERE space = :space
+AND id NOT IN (SELECT run FROM refold_checkpoint WHERE space = :space AND run IS NOT NULL);
+
 -- name: runs_delete_space
 DELETE FROM refold_run WHERE space = :space;
 
