@@ -20,7 +20,8 @@ from benchmarks.endurance.traffic import SUMMARY, TOOLS, TURN, answer, asked, is
 from refold import Subagent, create_agent
 from refold.agent.recall import Paging, read_history_tool
 from refold.agent.search import search_history_tool
-from refold.checkpoint.sqlite.saver import SqliteSaver, connect
+from refold.checkpoint.sqlite.connect import connect
+from refold.checkpoint.sqlite.saver import SqliteSaver
 from refold.core.canonical import canonical_bytes
 from refold.files import LocalFiles
 from refold.replay.jsonl import message_fields

@@ -15,7 +15,8 @@ from refold.agent.reach import recall
 from refold.agent.recall import Paging, read_history_tool
 from refold.agent.search import search_history_tool
 from refold.agent.window import WindowMiddleware
-from refold.checkpoint.sqlite.saver import SqliteSaver, connect
+from refold.checkpoint.sqlite.connect import connect
+from refold.checkpoint.sqlite.saver import SqliteSaver
 from refold.core.canonical import digest
 from refold.core.facts import FactClass, Presence, extract_facts
 from refold.core.facts.model import Fact

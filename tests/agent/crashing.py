@@ -25,7 +25,7 @@ from refold.agent.search import search_history_tool
 from refold.agent.setup import Binding
 from refold.agent.window import WindowMiddleware
 from refold.checkpoint import SqliteSaver
-from refold.checkpoint.sqlite.saver import connect
+from refold.checkpoint.sqlite.connect import connect
 from refold.core.messages import is_record
 from refold.files import LocalFiles
 from refold.testing import StrictModel

@@ -16,7 +16,7 @@ from crashing import Fuse, World, lived
 
 from refold.agent.reach import recall
 from refold.checkpoint import SqliteSaver
-from refold.checkpoint.sqlite.saver import connect
+from refold.checkpoint.sqlite.connect import connect
 from refold.core.canonical import digest
 from refold.core.ingest import INGESTED
 from refold.core.messages import REFOLD_KEY, content_hash

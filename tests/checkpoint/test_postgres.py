@@ -367,6 +367,7 @@ class TestManyWriters:
         monkeypatch.setattr(saver._driver, "_statement", and_a_step)
         saver.copy_thread("t", "copy")
         writer.join()
+        monkeypatch.undo()
         assert (count_of(saver, "copy"), count_of(saver, "t")) == (3, 4)
         assert saver.verify().problems == ()
 
