@@ -123,13 +123,20 @@ def draft_list(
 def _is_unchanged(value: list[object], state: ListState, start: int, stop: int) -> bool:
     """Whether elements are the same objects with the same content: rule 1."""
     known = state.elements
-    head = value[start:stop]
-    if not all(map(operator.is_, head, known.objects[start:stop] if start else known.objects)):
+    whole = not start and len(known.objects) == stop  # as mostly: then the shorter list ends the comparison
+    head, objects = (value, known.objects) if whole else (value[start:stop], known.objects[start:stop])
+    if not all(map(operator.is_, head, objects)):
         return False
-    _settle_marks(known, start, stop)
+    return _are_as_marked(head, known.marks if whole else known.marks[start:stop]) or (
+        _settle_marks(known, start, stop) and _are_as_marked(head, known.marks[start:stop])
+    )
+
+
+def _are_as_marked(head: list[object], marks: list[object]) -> bool:
+    """Whether elements are like their marks, as many as there are."""
     forms = map(signature, head) if isinstance(head[0], BaseMessage) else head
     try:
-        return all(map(operator.eq, forms, known.marks[start:stop] if start else known.marks))
+        return all(map(operator.eq, forms, marks))
     except (AttributeError, ValueError, TypeError):  # other kinds in between, or a value that refuses to be compared
         return False
 
@@ -146,19 +153,20 @@ def _has_grown(value: list[object], state: ListState, count: int) -> bool:
     return all(map(operator.is_, value[:count], state.elements.objects))
 
 
-def _settle_marks(known: Elements, start: int, stop: int) -> None:
-    """Give stored messages marks that can be compared, where a comparison is due. The live objects that are still as
-    they were stored give their own, so that the next comparison is by identity; of the others the mark is what was
-    stored."""
+def _settle_marks(known: Elements, start: int, stop: int) -> bool:
+    """Give stored messages marks that can be compared, where a comparison is due; whether there were any. The live
+    objects that are still as they were stored give their own, so that the next comparison is by identity; of the others
+    the mark is what was stored."""
     marks = known.marks
     if _STORED.isdisjoint(map(type, marks[start:stop])):
-        return
+        return False
     for place in range(start, stop):
         mark = marks[place]
         if isinstance(mark, bytes | Cut):
             stored = mark_of_lean(mark)
             now = mark_of_message(known.objects[place])
             marks[place] = now if now is not None and stored is not None and is_same_mark(now, stored) else stored
+    return True
 
 
 def is_same_mark(left: Mark, right: Mark) -> bool:
