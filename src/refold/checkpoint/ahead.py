@@ -15,6 +15,7 @@ from refold.checkpoint.lists import ListDraft
 from refold.checkpoint.logs import hold_log
 from refold.checkpoint.put_draft import PutDraft
 from refold.checkpoint.rows import get_write
+from refold.checkpoint.shape import is_canonical_uuid
 from refold.checkpoint.spaces import (
     Address,
     get_checkpoint,
@@ -42,7 +43,7 @@ def ahead_of_put(ctx: Context, draft: PutDraft) -> Selects:
         get_checkpoint(tip.space, address.checkpoint_id or ""),
         values,
     ]
-    if ctx.exclusive:
+    if ctx.exclusive and (tip.space.wide or is_canonical_uuid(address.checkpoint_id or "")):  # else it is made wide
         asked.append(get_head(tip.space))
     for cell in draft.cells.values():
         if isinstance(cell, ListDraft) and cell.base is not None and cell.tail:

@@ -37,9 +37,11 @@ def compact_gen(ctx: Context) -> Program[Compacted]:
     while True:
         args: Args = {"after": after, "count": PACK, "largest": LARGE}
         rows = yield from Transaction(program=partial(_bodies_gen, args), write=False)
-        if len(rows) < _LEAST:
+        if not rows:
             break
         after = rows[-1].blob
+        if len(rows) < _LEAST:
+            rows = [body for body in rows if _must_be_sealed(ctx, body)]
         for group in _groups(ctx, rows):
             plains: dict[int, bytes] = {}
             for body, plain in group:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import cast
 
-from refold.checkpoint.deletions import is_pruned_gen, note_late_gen
+from refold.checkpoint.deletions import is_deleted_gen, is_pruned_gen, note_late_gen
 from refold.checkpoint.drafts import Context
 from refold.checkpoint.effects import Select, SelectEach
 from refold.checkpoint.put_draft import PutDraft, callers_in
@@ -15,12 +15,27 @@ from refold.checkpoint.spaces import (
     CheckpointRow,
     Space,
     find_checkpoint_gen,
+    find_gen,
     find_head_gen,
     lock_space,
 )
 from refold.checkpoint.threads import delete_space_gen, nodes_gen, spaces_gen
 from refold.core.program import Program
 from refold.errors import CheckpointError
+
+
+def is_late_gen(draft: PutDraft) -> Program[bool]:
+    """Whether a checkpoint whose parent is not there is of a thread that was deleted since. A caller that is stored is
+    not late, whatever its id: a history was put back."""
+    thread = draft.address.thread
+    if (yield from is_deleted_gen(thread, draft.parent_id)):
+        return True
+    for ns, caller in draft.callers.items():
+        if (yield from is_deleted_gen(thread, caller)):
+            found = yield from find_gen(Address(thread=thread, ns=ns, checkpoint_id=caller))
+            if found is None or found[1].state == AWAITED:
+                return True
+    return False
 
 
 def refuse_orphan_gen(space: Space | None, draft: PutDraft, parent: CheckpointRow | None) -> Program[None]:
@@ -62,6 +77,6 @@ def _bury_called_gen(ctx: Context, late: Address) -> Program[None]:
             continue
         templates = yield from read_templates_gen(ctx, [newest.template])
         metadata = stored_of(ctx, header_of(ctx, newest, templates).metadata)
-        if late.checkpoint_id in callers_in(cast("Mapping[str, object]", metadata)):
+        if late.checkpoint_id in callers_in(cast("Mapping[str, object]", metadata)).values():
             yield from lock_space(space)
             yield from delete_space_gen(space)

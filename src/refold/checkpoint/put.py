@@ -22,11 +22,10 @@ from refold.checkpoint.ahead import ahead_of_put
 from refold.checkpoint.blobs import store_gen
 from refold.checkpoint.caches import Elements, ListState, Tip
 from refold.checkpoint.cells import drafts_in, settle_cells_gen
-from refold.checkpoint.deletions import is_deleted_gen
 from refold.checkpoint.drafts import Context, every_draft, seal_new
 from refold.checkpoint.effects import Select, Transaction, one
 from refold.checkpoint.header import Cell, Header, InLog
-from refold.checkpoint.late import bury_gen, refuse_orphan_gen
+from refold.checkpoint.late import bury_gen, is_late_gen, refuse_orphan_gen
 from refold.checkpoint.logs import read_logs_gen
 from refold.checkpoint.lost import refuse_lost_channels_gen
 from refold.checkpoint.put_draft import PutDraft, draft_put
@@ -181,7 +180,7 @@ def _write_put_gen(ctx: Context, draft: PutDraft) -> Program[Written | Stale | D
     parent = None
     if draft.parent_id is not None and space is not None:
         parent = yield from find_checkpoint_gen(space, draft.parent_id)
-    if parent is None and (yield from is_deleted_gen(address.thread, draft.parent_id, *draft.callers)):
+    if parent is None and (yield from is_late_gen(draft)):
         yield from bury_gen(ctx, address, space)
         return Dropped()
     content = None if parent is None else (parent.seq, parent.template, parent.data)

@@ -4,7 +4,7 @@ Values are serialized here, before any transaction. What the parent has and the 
 at again, without looking at the value.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import cast
 
@@ -28,7 +28,8 @@ _KNOWN_KEYS = frozenset({"id", "ts", "channel_values", "channel_versions", "vers
 class PutDraft:
     """A checkpoint ready to be written, given that its parent still is what `tip` says.
 
-    `callers` are the checkpoints of the graphs around a subgraph; `rebuilt` are delta channels that have no value here.
+    `callers` are the checkpoints of the graphs around a subgraph, by namespace; `rebuilt` are delta channels that have
+    no value here.
     """
 
     address: Address
@@ -38,7 +39,7 @@ class PutDraft:
     cells: Mapping[str, CellDraft]
     run: bytes | None
     fork: bool
-    callers: Sequence[str]
+    callers: Mapping[str, str]
     rebuilt: Collection[str]
 
 
@@ -88,10 +89,10 @@ def draft_put(
     )  # fmt: skip
 
 
-def callers_in(metadata: Mapping[str, object]) -> Sequence[str]:
-    """The checkpoints that the graphs around a subgraph were at, by LangGraph's metadata."""
+def callers_in(metadata: Mapping[str, object]) -> Mapping[str, str]:
+    """The checkpoints that the graphs around a subgraph were at, by namespace: LangGraph's metadata say so."""
     parents = metadata.get("parents")
-    return [str(parent) for parent in parents.values()] if isinstance(parents, Mapping) else []
+    return {str(ns): str(parent) for ns, parent in parents.items()} if isinstance(parents, Mapping) else {}
 
 
 def _carried(

@@ -14,7 +14,7 @@ from refold.checkpoint.drafts import Context, run_names
 from refold.checkpoint.effects import Args, Select, SelectEach, SelectIn, Transaction
 from refold.checkpoint.header import channels_of, channels_written
 from refold.checkpoint.rows import get_writes, read_templates_gen
-from refold.checkpoint.spaces import AWAITED, HIDDEN, LISTED, Space, lock_space
+from refold.checkpoint.spaces import AWAITED, HIDDEN, LISTED, Space, hold_gen, lock_space
 from refold.checkpoint.threads import Node, nodes_gen, select_gen
 from refold.core.program import Program
 
@@ -37,8 +37,10 @@ def _run_spaces_gen(names: Sequence[bytes]) -> Program[Sequence[tuple[int, int, 
     return [(cast("int", run), cast("int", space), bool(wide)) for run, space, wide in rows]
 
 
-def _delete_run_gen(ctx: Context, space: Space, run: int) -> Program[int]:
-    yield from lock_space(space)
+def _delete_run_gen(ctx: Context, found: Space, run: int) -> Program[int]:
+    space = yield from hold_gen(found)
+    if space is None:
+        return 0
     rows = yield from Select(statement="run_checkpoints", args={"space": space.id, "run": run})
     ours = {cast("int", row[0]) for row in rows}
     nodes = yield from nodes_gen(space)

@@ -12,7 +12,7 @@ from refold.checkpoint.header import Header, id_time
 from refold.checkpoint.read import stored_of
 from refold.checkpoint.removal import remove_gen
 from refold.checkpoint.rows import header_of, read_templates_gen
-from refold.checkpoint.spaces import AWAITED, LISTED, Space, lock_space, read_row
+from refold.checkpoint.spaces import AWAITED, LISTED, Space, hold_gen, read_row
 from refold.checkpoint.threads import Node, delete_space_gen, delete_spaces_gen, nodes_gen, spaces_gen, threads_gen
 from refold.core.program import Program
 from refold.errors import ConfigurationError
@@ -100,8 +100,10 @@ def _prune_thread_gen(ctx: Context, thread: str, retention: Retention) -> Progra
         return (yield from delete_spaces_gen(ctx, thread))
     removed = 0
     left: dict[str, _Left] = {}
-    for space, ns in spaces:
-        yield from lock_space(space)
+    for found, ns in spaces:
+        space = yield from hold_gen(found)
+        if space is None:
+            continue
         nodes = yield from nodes_gen(space)
         if (yield from _is_of_gone_call_gen(ctx, space, ns, nodes, left)):
             left[ns] = _left_of(nodes, frozenset())

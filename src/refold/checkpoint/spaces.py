@@ -157,8 +157,11 @@ def find_space_gen(thread: str, ns: str) -> Program[Space | None]:
 def hold_space_gen(thread: str, ns: str) -> Program[Space | None]:
     """The space if it is there, held for writing: it is neither extended nor deleted by another meanwhile."""
     space = yield from find_space_gen(thread, ns)
-    if space is None:
-        return None
+    return None if space is None else (yield from hold_gen(space))
+
+
+def hold_gen(space: Space) -> Program[Space | None]:
+    """A space, held for writing, as it is then: another may have made it wide, or removed it."""
     row = one((yield from lock_space(space)))
     return None if row is None else Space(id=space.id, wide=bool(row[1]))
 

@@ -8,7 +8,7 @@ from typing import cast
 from refold.checkpoint.deletions import note_deletion_gen
 from refold.checkpoint.drafts import Context
 from refold.checkpoint.effects import NO_ARGS, Args, Select, Transaction
-from refold.checkpoint.spaces import Space, lock_space, lock_thread, name_of, unpack_id
+from refold.checkpoint.spaces import Space, hold_gen, lock_thread, name_of, unpack_id
 from refold.core.program import Program
 
 
@@ -66,8 +66,10 @@ def delete_spaces_gen(ctx: Context, thread: str) -> Program[int]:
     removed, newest = 0, ""
     yield from lock_thread(thread)
     spaces = yield from spaces_gen(thread)
-    for space, _ in spaces:
-        yield from lock_space(space)
+    for found, _ in spaces:
+        space = yield from hold_gen(found)
+        if space is None:
+            continue
         nodes = yield from nodes_gen(space)
         removed += len(nodes)
         newest = max([newest, *(node.checkpoint_id for node in nodes)])

@@ -135,4 +135,7 @@ class AsyncPostgresDriver:
 
 async def _roll_back(connection: "psycopg.AsyncConnection[Any]") -> None:
     if not connection.closed and connection.info.transaction_status != TransactionStatus.IDLE:
-        await connection.rollback()
+        try:
+            await connection.rollback()
+        except psycopg.Error:  # it was lost in mid-pipeline: the first error says why
+            await connection.close()

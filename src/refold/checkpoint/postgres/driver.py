@@ -164,4 +164,7 @@ class PostgresDriver:
 
 def _roll_back(connection: "psycopg.Connection[Any]") -> None:
     if not connection.closed and connection.info.transaction_status != TransactionStatus.IDLE:
-        connection.rollback()
+        try:
+            connection.rollback()
+        except psycopg.Error:  # it was lost in mid-pipeline: the first error says why
+            connection.close()

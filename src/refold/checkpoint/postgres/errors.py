@@ -46,8 +46,8 @@ def typed(error: psycopg.Error) -> CheckpointError:
             return CorruptionError(f"the server reports damaged data ({error}): restore it from a backup")
         case psycopg.OperationalError() | psycopg.InterfaceError():
             return DatabaseUnavailableError(
-                f"the connection to the server was lost or refused ({error}): nothing of this step was stored; "
-                "repeat it"
+                f"the connection to the server was lost or refused ({error}): repeat the step; if it was stored just "
+                "before, that changes nothing"
             )
         case _:
             return CheckpointError(f"Postgres refused a statement ({error}); is the schema the one that setup() makes?")

@@ -6,9 +6,10 @@ with the first call, since a constructor cannot await.
 """
 
 import asyncio
+import os
 import threading
 import weakref
-from collections.abc import Awaitable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Generator, Iterable, Mapping
 from typing import Final, Protocol, cast, runtime_checkable
 
 from refold.checkpoint.sqlite.connect import connect
@@ -82,8 +83,7 @@ class SameFile:
         except ValueError:  # it is not connected, yet or any more
             rows = await self._connect()
         [row] = rows
-        values = list(row.values()) if isinstance(row, Mapping) else list(cast("Sequence[object]", row))
-        return str(values[0] or "")
+        return _text(row)
 
     async def _connect(self) -> Iterable[object]:
         try:
@@ -94,3 +94,16 @@ class SameFile:
                 "the aiosqlite connection is closed: pass one that is open, or use "
                 "AsyncSqliteSaver.from_conn_string(path)"
             ) from error
+
+
+def _text(row: object) -> str:
+    """The one value of a row, in whatever form their connection gives rows and texts."""
+    match row:
+        case bytes():
+            return os.fsdecode(row)
+        case str() | None:
+            return row or ""
+        case Mapping():
+            return _text(next(iter(row.values())))
+        case _:
+            return _text(next(iter(cast("Iterable[object]", row))))
