@@ -25,6 +25,8 @@ from refold.checkpoint.collect import collect_gen
 from refold.checkpoint.compact import PACK_BYTES
 from refold.checkpoint.effects import Barrier, Transaction
 from refold.checkpoint.removal import delete_for_runs_gen
+from refold.checkpoint.seal import Sealer
+from refold.checkpoint.threads import delete_thread_gen
 from refold.core.program import Effect, run
 from refold.errors import CorruptionError
 
@@ -638,6 +640,58 @@ class TestPacks:
         largest = saver.conn.execute("SELECT max(length(data)) FROM refold_pack").fetchone()[0]
         assert largest < PACK_BYTES
         assert [texts_of(saver, at(f"t{number}")) for number in range(40)] == [[text] for text in texts]
+        assert saver.verify().problems == ()
+
+    def test_a_pack_becomes_smaller_while_others_write(
+        self, saver: SqliteSaver, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What is left of it is compressed outside the transaction that puts it in place, also in an old pack of any
+        size; packs of which nothing is left go without being opened."""
+        monkeypatch.setattr("refold.checkpoint.compact.LARGE", 10_000_000)
+        monkeypatch.setattr("refold.checkpoint.compact.PACK_BYTES", 100_000_000)
+        for number in range(60):
+            put(saver, at(f"t{number}"), long(f"t{number}", 20))
+        put(saver, at("large"), [random.Random(number).randbytes(300_000).hex() for number in range(64)])
+        saver.compact()
+        monkeypatch.undo()
+        for number in [*range(20), *range(20, 60, 3)]:
+            run(delete_thread_gen(saver._ctx(), f"t{number}"), saver._driver.handle)
+        run(delete_thread_gen(saver._ctx(), "large"), saver._driver.handle)
+        put(saver, at("one of them"), [random.Random(7).randbytes(300_000).hex()])
+        seal, opens, inside = Sealer.seal, Sealer.open, list[bool]()
+
+        def watched(work: Callable[..., Any]) -> Callable[..., Any]:
+            return lambda *args, **options: (inside.append(saver.conn.in_transaction), work(*args, **options))[1]
+
+        monkeypatch.setattr(Sealer, "seal", watched(seal))
+        monkeypatch.setattr(Sealer, "open", watched(opens))
+        assert saver.gc().packs > 0
+        assert inside
+        assert not any(inside)
+        monkeypatch.undo()
+        assert texts_of(saver, at("one of them")) == [random.Random(7).randbytes(300_000).hex()]
+        for number in range(21, 60, 3):
+            assert texts_of(saver, at(f"t{number}")) == long(f"t{number}", 20)
+        assert saver.verify().problems == ()
+        ids = {row[0] for row in saver.conn.execute("SELECT id FROM refold_blob WHERE codec & 15 = 3")}
+        for codec, data in saver.conn.execute("SELECT codec, data FROM refold_pack"):
+            assert unpack_pack(saver._sealer().open(codec, data)).keys() <= ids
+
+    @pytest.mark.parametrize("moment", range(12))
+    def test_a_value_of_a_pack_is_wanted_again(self, saver: SqliteSaver, moment: int) -> None:
+        """At whatever moment of a collection: it is there, and so is the rest of its pack."""
+        put(saver, at("kept"), long("keep", 30))
+        put(saver, at("gone"), long("gone", 30))
+        saver.compact()
+        run(delete_thread_gen(saver._ctx(), "gone"), saver._driver.handle)
+        collection = Stepping(saver)
+        collection.step(moment)
+        put(saver, at("again"), long("gone", 30)[::2])
+        collection.step(1000)
+        assert texts_of(saver, at("again")) == long("gone", 30)[::2]
+        assert texts_of(saver, at("kept")) == long("keep", 30)
+        assert saver.verify().problems == ()
+        saver.gc()
         assert saver.verify().problems == ()
 
     @pytest.mark.parametrize("size", [2_000, 200_000])

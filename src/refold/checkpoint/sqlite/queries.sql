@@ -246,9 +246,6 @@ UPDATE refold_blob SET codec = :codec, base = :base, data = NULL WHERE id = :id;
 -- name: blob_delete
 DELETE FROM refold_blob WHERE id = :blob;
 
--- name: blob_packed_in
-SELECT id, codec FROM refold_blob WHERE (codec & 15) = 3 AND base = :pack;
-
 -- name: pack_get
 SELECT id, codec, data FROM refold_pack WHERE id IN (:keys);
 
