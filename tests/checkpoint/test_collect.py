@@ -5,6 +5,7 @@ import operator
 import random
 import re
 import sqlite3
+import tracemalloc
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -710,12 +711,29 @@ class TestPacks:
             assert saver.verify().problems == ()
 
     def test_verifying_opens_a_pack_once(self, saver: SqliteSaver, monkeypatch: pytest.MonkeyPatch) -> None:
-        """However many values it holds."""
-        self.values_of(saver, 2_000, 128)
+        """However many values it holds, and wherever their rows lie; those of others that refer to them share it."""
+        texts = self.values_of(saver, 2_000, 128)
         assert saver.compact().packs == 2
+        for number, text in enumerate(texts[:20]):
+            found = saver.get_tuple(at(f"t{number}"))
+            assert found is not None
+            message = HumanMessage(text, id=text[:8])
+            saver.put_writes(found.config, [("other", {"in": [message, "x" * 600, number]})], "task")
+        assert saver.conn.execute("SELECT count(*) FROM refold_blob WHERE codec & 16").fetchone()[0] >= 20
+        monkeypatch.setattr("refold.checkpoint.verify._PAGE", 8)
         opened: list[int] = []
         monkeypatch.setattr(
             "refold.checkpoint.blobs.unpack_pack", lambda data: (opened.append(1), unpack_pack(data))[1]
         )
         assert saver.verify().problems == ()
         assert len(opened) <= 4
+
+    def test_verifying_holds_little(self, saver: SqliteSaver) -> None:
+        """However large the values are: one at a time, with what it is made of."""
+        self.values_of(saver, 1_000_000, 40)
+        tracemalloc.start()
+        try:
+            assert saver.verify().problems == ()
+            assert tracemalloc.get_traced_memory()[1] < 12_000_000
+        finally:
+            tracemalloc.stop()
