@@ -93,6 +93,28 @@ class TestOrder:
         assert set(found) <= set(expected)
         assert len(set(found)) == len(found)
 
+    def test_filters_compare_as_python_does(self, saver: SqliteSaver) -> None:
+        """Whatever the metadata is: texts, which are in the templates of rows, and all else."""
+        values: list[Any] = [
+            "text", "", "1", 1, 1.0, True, False, 0, None, {"a": "b"}, {"a": 1}, ["x"], [], {},
+            "1f000000-0000-6000-8000-000000000000", b"bytes", {1: 2},
+        ]  # fmt: skip
+        stored: list[dict[str, Any]] = [{"source": "loop", "k": value} for value in values]
+        stored += [{"source": "input"}, {}, {"other": "text"}]
+        for number, metadata in enumerate(stored):
+            made = empty_checkpoint()
+            made["id"] = f"{number:03}"
+            saver.put(at(f"t{number % 5}"), made, metadata, {})  # type: ignore[arg-type]
+        wanted: list[dict[str, Any]] = [{"k": value} for value in values]
+        wanted += [{"source": "loop", "k": "text"}, {"source": "input"}, {"source": "input", "k": None}, {"no": None}]
+        for query in wanted:
+            found = [item.checkpoint["id"] for item in saver.list(None, filter=query)]
+            assert found == [
+                f"{number:03}"
+                for number in reversed(range(len(stored)))
+                if all(stored[number].get(key) == value for key, value in query.items())
+            ], query
+
     def test_is_the_same_on_postgres(self, postgres_url: str) -> None:
         """Namespaces with ids of both kinds, and a filter."""
         with PostgresSaver.from_conn_string(postgres_url) as saver:

@@ -26,7 +26,7 @@ from langgraph.checkpoint.base import CheckpointTuple
 from refold.checkpoint.drafts import Context
 from refold.checkpoint.effects import Args, Row, Select, SelectIn, Transaction, as_bytes
 from refold.checkpoint.read import Loaded, load_gen, stored_of, tuple_of
-from refold.checkpoint.rows import header_of, read_templates_gen
+from refold.checkpoint.rows import header_of, metadata_in, read_templates_gen
 from refold.checkpoint.spaces import LISTED, CheckpointRow, Space, address_of, pack_id, read_row, unpack_id
 from refold.core.program import Program
 
@@ -164,6 +164,7 @@ def _read_on_gen(ctx: Context, query: Query, streams: Sequence[Stream], count: i
     for row in rows:
         found.setdefault(cast("int", row[0]), []).append(row[1:])
     templates = yield from read_templates_gen(ctx, _templates_of(rows) if query.filter else ())
+    templates = {blob: template for blob, template in templates.items() if _may_match(template, query.filter)}
     lost = [stream for stream in streams if stream.anchor not in found]
     anchors = yield from _heads_gen([stream.space for stream in lost], max(map(_head, lost), default=None))
     anew = {space: seq for space, seq, _ in anchors}
@@ -188,30 +189,38 @@ def _grown(
     """A stream with what was read from its anchor on: up to `limit` rows, or one without a checkpoint."""
     keys = list(stream.ready)
     last, begun, anchor = stream.last, stream.begun, stream.anchor
-    for wide, seq, raw, template, data in cast("Sequence[tuple[int, int | None, bytes, int, bytes]]", rows):
+    for wide, seq, raw, template, data in cast("Sequence[tuple[int, int | None, bytes, int, bytes | None]]", rows):
         if seq is None:
             continue
         anchor, checkpoint_id = seq, unpack_id(raw, wide=bool(wide))
         if checkpoint_id > last or (begun and checkpoint_id == last):
             continue  # was read before, or is behind the bound
         last, begun = checkpoint_id, True
-        if query.only not in (None, checkpoint_id):
-            continue
-        if query.filter:
-            row = CheckpointRow(
-                seq=seq, checkpoint_id=checkpoint_id, state=LISTED, parent=None, run=None, template=template,
-                data=as_bytes(data), parent_id=None,
-            )  # fmt: skip
-            if not _matches(stored_of(ctx, header_of(ctx, row, templates).metadata), query.filter):
-                continue
-        keys.append((checkpoint_id, seq))
+        row = CheckpointRow(
+            seq=seq, checkpoint_id=checkpoint_id, state=LISTED, parent=None, run=None, template=template,
+            data=None if data is None else as_bytes(data), parent_id=None,
+        )  # fmt: skip
+        if query.only in (None, checkpoint_id) and (not query.filter or _passes(ctx, query, row, templates)):
+            keys.append((checkpoint_id, seq))
     more = len(rows) == limit and query.only is None
     return replace(stream, last=last, begun=begun, anchor=anchor, ready=tuple(keys), more=more)
 
 
-def _matches(metadata: object, wanted: Mapping[str, object]) -> bool:
-    known = cast("Mapping[str, object]", metadata)
-    return all(known.get(key) == value for key, value in wanted.items())
+def _passes(ctx: Context, query: Query, row: CheckpointRow, templates: Mapping[int, bytes]) -> bool:
+    """Whether the filter lets a checkpoint through. `templates` are those that may have such."""
+    if row.template is not None and row.template not in templates:
+        return False
+    known = cast("Mapping[str, object]", stored_of(ctx, header_of(ctx, row, templates).metadata))
+    return all(known.get(key) == value for key, value in query.filter.items())
+
+
+def _may_match(template: bytes, wanted: Mapping[str, object]) -> bool:
+    """Whether checkpoints of a template can have some metadata: most texts are in the template."""
+    known = metadata_in(template)
+    return not known or all(
+        value is None if key not in known else type(known[key]) is not str or known[key] == value
+        for key, value in wanted.items()
+    )
 
 
 # --- pages ---
