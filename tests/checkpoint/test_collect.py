@@ -5,6 +5,7 @@ import operator
 import random
 import re
 import sqlite3
+import tracemalloc
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -25,6 +26,8 @@ from refold.checkpoint.collect import collect_gen
 from refold.checkpoint.compact import PACK_BYTES
 from refold.checkpoint.effects import Barrier, Transaction
 from refold.checkpoint.removal import delete_for_runs_gen
+from refold.checkpoint.seal import Sealer
+from refold.checkpoint.threads import delete_thread_gen
 from refold.core.program import Effect, run
 from refold.errors import CorruptionError
 
@@ -640,6 +643,58 @@ class TestPacks:
         assert [texts_of(saver, at(f"t{number}")) for number in range(40)] == [[text] for text in texts]
         assert saver.verify().problems == ()
 
+    def test_a_pack_becomes_smaller_while_others_write(
+        self, saver: SqliteSaver, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What is left of it is compressed outside the transaction that puts it in place, also in an old pack of any
+        size; packs of which nothing is left go without being opened."""
+        monkeypatch.setattr("refold.checkpoint.compact.LARGE", 10_000_000)
+        monkeypatch.setattr("refold.checkpoint.compact.PACK_BYTES", 100_000_000)
+        for number in range(60):
+            put(saver, at(f"t{number}"), long(f"t{number}", 20))
+        put(saver, at("large"), [random.Random(number).randbytes(300_000).hex() for number in range(64)])
+        saver.compact()
+        monkeypatch.undo()
+        for number in [*range(20), *range(20, 60, 3)]:
+            run(delete_thread_gen(saver._ctx(), f"t{number}"), saver._driver.handle)
+        run(delete_thread_gen(saver._ctx(), "large"), saver._driver.handle)
+        put(saver, at("one of them"), [random.Random(7).randbytes(300_000).hex()])
+        seal, opens, inside = Sealer.seal, Sealer.open, list[bool]()
+
+        def watched(work: Callable[..., Any]) -> Callable[..., Any]:
+            return lambda *args, **options: (inside.append(saver.conn.in_transaction), work(*args, **options))[1]
+
+        monkeypatch.setattr(Sealer, "seal", watched(seal))
+        monkeypatch.setattr(Sealer, "open", watched(opens))
+        assert saver.gc().packs > 0
+        assert inside
+        assert not any(inside)
+        monkeypatch.undo()
+        assert texts_of(saver, at("one of them")) == [random.Random(7).randbytes(300_000).hex()]
+        for number in range(21, 60, 3):
+            assert texts_of(saver, at(f"t{number}")) == long(f"t{number}", 20)
+        assert saver.verify().problems == ()
+        ids = {row[0] for row in saver.conn.execute("SELECT id FROM refold_blob WHERE codec & 15 = 3")}
+        for codec, data in saver.conn.execute("SELECT codec, data FROM refold_pack"):
+            assert unpack_pack(saver._sealer().open(codec, data)).keys() <= ids
+
+    @pytest.mark.parametrize("moment", range(12))
+    def test_a_value_of_a_pack_is_wanted_again(self, saver: SqliteSaver, moment: int) -> None:
+        """At whatever moment of a collection: it is there, and so is the rest of its pack."""
+        put(saver, at("kept"), long("keep", 30))
+        put(saver, at("gone"), long("gone", 30))
+        saver.compact()
+        run(delete_thread_gen(saver._ctx(), "gone"), saver._driver.handle)
+        collection = Stepping(saver)
+        collection.step(moment)
+        put(saver, at("again"), long("gone", 30)[::2])
+        collection.step(1000)
+        assert texts_of(saver, at("again")) == long("gone", 30)[::2]
+        assert texts_of(saver, at("kept")) == long("keep", 30)
+        assert saver.verify().problems == ()
+        saver.gc()
+        assert saver.verify().problems == ()
+
     @pytest.mark.parametrize("size", [2_000, 200_000])
     def test_values_from_before_the_key_are_encrypted_whatever_their_size(self, tmp_path: Path, size: int) -> None:
         """Compaction leaves no value readable that was stored before the database had a key."""
@@ -656,12 +711,29 @@ class TestPacks:
             assert saver.verify().problems == ()
 
     def test_verifying_opens_a_pack_once(self, saver: SqliteSaver, monkeypatch: pytest.MonkeyPatch) -> None:
-        """However many values it holds."""
-        self.values_of(saver, 2_000, 128)
+        """However many values it holds, and wherever their rows lie; those of others that refer to them share it."""
+        texts = self.values_of(saver, 2_000, 128)
         assert saver.compact().packs == 2
+        for number, text in enumerate(texts[:20]):
+            found = saver.get_tuple(at(f"t{number}"))
+            assert found is not None
+            message = HumanMessage(text, id=text[:8])
+            saver.put_writes(found.config, [("other", {"in": [message, "x" * 600, number]})], "task")
+        assert saver.conn.execute("SELECT count(*) FROM refold_blob WHERE codec & 16").fetchone()[0] >= 20
+        monkeypatch.setattr("refold.checkpoint.verify._PAGE", 8)
         opened: list[int] = []
         monkeypatch.setattr(
             "refold.checkpoint.blobs.unpack_pack", lambda data: (opened.append(1), unpack_pack(data))[1]
         )
         assert saver.verify().problems == ()
         assert len(opened) <= 4
+
+    def test_verifying_holds_little(self, saver: SqliteSaver) -> None:
+        """However large the values are: one at a time, with what it is made of."""
+        self.values_of(saver, 1_000_000, 40)
+        tracemalloc.start()
+        try:
+            assert saver.verify().problems == ()
+            assert tracemalloc.get_traced_memory()[1] < 12_000_000
+        finally:
+            tracemalloc.stop()

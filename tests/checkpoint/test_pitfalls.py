@@ -578,9 +578,9 @@ class TestGrowth:
         saver.conn.set_trace_callback(None)
         assert len(statements) < 70
 
-    def test_listing_all_threads_takes_few_statements(self, saver: SqliteSaver) -> None:
-        """Hardly more than one statement a thread, and a listing that ends early reads no more than it needs."""
-        heads: list[Config] = [at(f"t{number}") for number in range(64)]
+    def test_statements_of_a_listing_are_of_pages_not_of_threads(self, saver: SqliteSaver) -> None:
+        """However many threads a page is from; and a listing that ends early reads no more than it needs."""
+        heads: list[Config] = [at(f"t{number}") for number in range(320)]
         for version in range(1, 4):
             heads = [put(saver, head, {"a": version}, version) for head in heads]
         statements: list[str] = []
@@ -594,12 +594,16 @@ class TestGrowth:
 
         found = listed()
         assert found == sorted(found, reverse=True)
-        assert len(found) == 192
-        assert len(statements) < 2 * 64
+        assert len(found) == 960
+        assert len(statements) < 6 * 960 // 32
         assert listed(limit=5) == found[:5]
-        assert len(statements) < 40
-        assert listed(filter={"step": 1}, limit=5) == found[128:133]
-        assert len(statements) < 2 * 64
+        assert len(statements) < 12
+        assert listed(filter={"step": 1}, limit=5) == found[640:645]
+        assert len(statements) < 20
+        assert listed(filter={"step": 9}) == []
+        assert len(statements) < 20
+        assert listed(before=at(checkpoint_id=found[900])) == found[901:]
+        assert len(statements) < 20
 
     def test_a_fork_is_small_and_both_branches_stay(self, saver: SqliteSaver) -> None:
         """A fork of a long thread shares its values."""

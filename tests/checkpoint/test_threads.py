@@ -63,6 +63,24 @@ class TestThreadsOfItsOwn:
                 await asyncio.gather(*waiting)
             assert len(state["messages"]) == 2
 
+    async def test_opening_and_closing_beside_slow_nodes(self, tmp_path: Path) -> None:
+        """A saver opens, is set up and closes while all threads of the event loop are busy."""
+        go_on = threading.Event()
+        with ThreadPoolExecutor(1) as threads:
+            loop = asyncio.get_running_loop()
+            loop.set_default_executor(threads)
+            waiting = loop.run_in_executor(None, go_on.wait, 20)
+
+            async def use() -> None:
+                async with AsyncSqliteSaver.from_conn_string(str(tmp_path / "db")) as saver:
+                    await saver.setup()
+
+            try:
+                await asyncio.wait_for(use(), 10)
+            finally:
+                go_on.set()
+            assert await waiting
+
     async def test_they_end_with_the_saver(self, tmp_path: Path) -> None:
         """No thread is left when a saver is closed, and the caller's context reaches the call."""
         seen: list[str] = []

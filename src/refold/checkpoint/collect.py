@@ -21,23 +21,24 @@ from datetime import datetime
 from functools import partial
 from typing import Final, TypeVar, cast
 
-from refold.checkpoint.blobs import Found, pack_pack, pull_gen, unpack_pack
+from refold.checkpoint.blobs import Found, pull_gen
 from refold.checkpoint.deletions import forget_old_gen
 from refold.checkpoint.drafts import Context
-from refold.checkpoint.effects import Args, Barrier, Select, SelectEach, SelectIn, Transaction, as_bytes, one
+from refold.checkpoint.effects import Barrier, Select, SelectEach, Transaction, as_bytes, one
 from refold.checkpoint.header import Cell, InBlob, Inline, InLog
 from refold.checkpoint.logs import read_logs_gen
 from refold.checkpoint.meta import number_of
 from refold.checkpoint.removal import sweep_runs_gen
 from refold.checkpoint.rows import header_of, read_templates_gen, unpack_task, write_page_gen, writes_of
 from refold.checkpoint.seal import CODEC_MASK, COMPOSITE, PACKED
+from refold.checkpoint.shrink import batches, remove_gen, smaller_gen
 from refold.checkpoint.spaces import CheckpointRow, unpack_id
 from refold.core.program import Program
 
 T = TypeVar("T")
 
 _PAGE: Final = 512
-_BATCH: Final = 256  # blobs removed in one transaction: others wait for milliseconds only
+_BATCH: Final = 256  # logs removed in one transaction: others wait for milliseconds only
 _TURN: Final = "collection"
 _FREED: Final = "freed"
 _DOOM: Final = "doom"
@@ -47,13 +48,15 @@ _SHARE: Final = 4  # collect by itself once a quarter as many checkpoints are go
 
 @dataclass(kw_only=True)
 class Marks:
-    """What is reachable. `logs` has the length that is reachable of each; `seen_blobs` is all there was."""
+    """What is reachable. `logs` has the length that is reachable of each; `all_blobs` and `all_logs` are all there was,
+    `packs` the blobs of each pack."""
 
     blobs: set[int] = field(default_factory=set)
     logs: dict[int, int] = field(default_factory=dict)
     all_blobs: set[int] = field(default_factory=set)
     all_logs: set[int] = field(default_factory=set)
     edges: dict[int, Sequence[int]] = field(default_factory=dict)
+    packs: dict[int, list[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,8 +83,9 @@ def collect_gen(ctx: Context, now: datetime) -> Program[Collected]:
         if not (yield from _each_in_turn_gen(turn, _PARDON, [blob for blob in candidates if blob in marks.blobs])):
             return Collected()
         dead = _in_order([blob for blob in candidates if blob not in marks.blobs], marks.edges)
-        for at in range(0, len(dead), _BATCH):
-            removed = yield from _in_turn_gen(turn, partial(_remove_gen, ctx, dead[at : at + _BATCH]))
+        for batch in batches(dead, marks.packs):
+            smaller = yield from smaller_gen(ctx, batch, marks.packs.get(batch.shrinks or 0, ()))
+            removed = yield from _in_turn_gen(turn, partial(remove_gen, ctx, batch.blobs, marks.packs, smaller))
             if removed is None:
                 return Collected(blobs=blobs, packs=packs)
             blobs, packs = blobs + removed[0], packs + removed[1]
@@ -257,7 +261,9 @@ def _mark_edges_gen(ctx: Context, marks: Marks) -> Program[None]:
         for blob, _, codec, base in cast("list[tuple[int, bytes, int, int | None]]", rows):
             marks.all_blobs.add(blob)
             targets = list(found.record(blob).refs) if codec & COMPOSITE else []
-            if base is not None and codec & CODEC_MASK != PACKED:
+            if base is not None and codec & CODEC_MASK == PACKED:
+                marks.packs.setdefault(base, []).append(blob)
+            elif base is not None:
                 targets.append(base)
             if targets:
                 marks.edges[blob] = targets
@@ -291,36 +297,6 @@ def _in_order(dead: Sequence[int], edges: Mapping[int, Sequence[int]]) -> Sequen
                 stack += [(target, False) for target in edges.get(blob, ()) if target in doomed and target not in done]
     order.reverse()
     return order
-
-
-def _remove_gen(ctx: Context, blobs: Sequence[int]) -> Program[tuple[int, int]]:
-    answers = yield from SelectEach(statement="blob_rescue", rows=[{"blob": blob} for blob in blobs])
-    going = [blob for blob, found in zip(blobs, answers, strict=True) if found]
-    if not going:
-        return 0, 0
-    rows = yield from SelectIn(statement="blob_hold", keys=going)  # a compaction may just have packed them
-    packs = sorted({cast("int", base) for _, _, codec, base in rows if cast("int", codec) & CODEC_MASK == PACKED})
-    yield from _each_gen("blob_delete", going)
-    removed = 0
-    for pack in packs:
-        removed += yield from _shrink_pack_gen(ctx, pack)
-    return len(going), removed
-
-
-def _shrink_pack_gen(ctx: Context, pack: int) -> Program[int]:
-    """Write a pack again without the blobs that went: deleted content does not stay behind. 1 if nothing was left."""
-    members = yield from Select(statement="blob_packed_in", args={"pack": pack})
-    left = {cast("int", blob): cast("int", codec) for blob, codec in members}
-    if left:
-        rows = yield from SelectIn(statement="pack_get", keys=[pack])
-        _, codec, data = cast("tuple[int, int, bytes]", rows[0])
-        plains = unpack_pack(ctx.sealer.open(codec, as_bytes(data)))
-        new_codec, new_data = ctx.sealer.seal(pack_pack({blob: plains[blob] for blob in left}), strong=True)
-        added = yield from Select(statement="pack_add", args={"codec": new_codec, "data": new_data})
-        moves: list[Args] = [{"id": blob, "codec": flags, "base": added[0][0]} for blob, flags in left.items()]
-        yield from SelectEach(statement="blob_repack", rows=moves)
-    yield from Select(statement="pack_delete", args={"pack": pack})
-    return 0 if left else 1
 
 
 def _remove_logs_gen(logs: Sequence[int]) -> Program[bool]:

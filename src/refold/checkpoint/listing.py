@@ -1,39 +1,41 @@
 """The programs that list checkpoints, newest first, a page at a time.
 
-Each page is one short transaction with few statements, so a long listing blocks no writer, holds little in memory,
-and a reader may stop at any time. The tuples of a page share the message objects that they have in common: history is
-for reading; `get_tuple` gives objects of one's own. Several namespaces or threads are merged by checkpoint id.
+Each page is one short transaction with few statements, however many threads it is from, so a long listing blocks no
+writer, holds little in memory, and a reader may stop at any time. The tuples of a page share the message objects that
+they have in common: history is for reading; `get_tuple` gives objects of one's own.
+
+A namespace is a *stream*. Streams are merged by checkpoint id: they lie in the order of the id that comes next in each
+(or that may come next, where it is not read yet), and the last gives the next checkpoint. Where that is not read, one
+statement reads on in it and in the streams next to it: keys and headers only, by which a filter decides. What is given
+back is read by its key in the transaction that reads its values, so that what was removed in between is not missed.
+
+A stream is read on from a row (its *anchor*) and not from an id: rows keep their place when their space becomes wide.
+Where the anchor was removed meanwhile, the newest row that is not behind it takes its place.
 """
 
 from bisect import insort
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import cast
+from typing import Final, TypeAlias, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
 
 from refold.checkpoint.drafts import Context
-from refold.checkpoint.effects import Ahead, Select, SelectIn, Transaction
+from refold.checkpoint.effects import Args, Row, Select, SelectIn, Transaction, as_bytes
 from refold.checkpoint.read import Loaded, load_gen, stored_of, tuple_of
-from refold.checkpoint.rows import header_of, read_templates_gen
-from refold.checkpoint.spaces import (
-    LISTED,
-    CheckpointRow,
-    Space,
-    address_of,
-    find_checkpoint_gen,
-    pack_id,
-    read_row,
-    unpack_id,
-)
+from refold.checkpoint.rows import header_of, metadata_in, read_templates_gen
+from refold.checkpoint.spaces import LISTED, CheckpointRow, Space, address_of, pack_id, read_row, unpack_id
 from refold.core.program import Program
 
-PAGE = 32  # checkpoints: what a listing reads of a namespace in one transaction
-_TOGETHER = 16  # namespaces: of how many the first rows are read at once
-_FIRST = 4  # checkpoints: how many those are
+PAGE: Final = 32  # checkpoints: what a listing gives at a time
+_KEYS: Final = 512  # rows without their values: what one statement reads
+_TOGETHER: Final = 128  # namespaces that it reads them of
+_BEHIND_ALL: Final = b"\xff" * 17  # greater than every id, in bytes or as text
+Key: TypeAlias = tuple[str, int]
+"""A checkpoint's id and seq."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,26 +49,37 @@ class Query:
     filter: Mapping[str, object]
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Stream:
-    """One space of a listing: where it stands. `head` is at least the id of its next tuple."""
+    """One space of a listing: where it stands.
 
-    space: Space
+    `ready` are the keys that were read and not given yet, `more` says whether others follow. These come after `last`,
+    or begin with it where nothing was read yet (`begun`); they are read on from the row `anchor`.
+    """
+
+    space: int
     thread: str
     ns: str
-    head: str
-    after: str | None = None
-    ready: list[CheckpointTuple] = field(default_factory=list)
-    ended: bool = False
+    anchor: int
+    last: str
+    begun: bool = False
+    more: bool = True
+    ready: tuple[Key, ...] = ()
+
+    @property
+    def head(self) -> str:
+        """At least the id of the next checkpoint."""
+        return self.ready[0][0] if self.ready else self.last
 
 
 @dataclass(kw_only=True)
 class Listing:
-    """A listing under way: pass it to `next_gen` until that gives nothing."""
+    """A listing under way: pass it to `next_gen` until that gives nothing. `streams` are in the order of their
+    heads."""
 
     query: Query
     left: int | None
-    streams: list[Stream] | None = None
+    streams: Sequence[Stream] | None = None
 
 
 def listing_of(
@@ -93,18 +106,16 @@ def next_gen(ctx: Context, listing: Listing) -> Program[Sequence[CheckpointTuple
     """The next tuples of a listing; empty at its end."""
     if listing.streams is None:
         listing.streams = yield from Transaction(program=partial(_streams_gen, listing.query), write=False)
-        listing.streams.sort(key=_head)
-    streams = listing.streams
-    while streams and (listing.left is None or listing.left > 0):
-        stream = streams.pop()
-        if not stream.ready:
-            yield from _fill_gen(ctx, listing, stream)
-        batch = _take(listing, stream, None if not streams else streams[-1].head)
-        if stream.ready or not stream.ended:
-            stream.head = str(stream.ready[0].checkpoint["id"]) if stream.ready else stream.after or stream.head
-            insort(streams, stream, key=_head)
-        if batch:
-            return batch
+    while listing.streams and (listing.left is None or listing.left > 0):
+        program = partial(_page_gen, ctx, listing.query, listing.streams, listing.left)
+        page = yield from Transaction(program=program, write=False)
+        listing.streams = page.streams
+        if page.rows:
+            listing.left = None if listing.left is None else listing.left - len(page.rows)
+            return [
+                tuple_of(ctx, replace(page.loaded, thread=stream.thread, ns=stream.ns), row)
+                for stream, row in page.rows
+            ]
     return []
 
 
@@ -112,105 +123,151 @@ def _head(stream: Stream) -> str:
     return stream.head
 
 
-def _take(listing: Listing, stream: Stream, bound: str | None) -> Sequence[CheckpointTuple]:
-    """What of a stream's page comes before all other streams, whose next ids are at most `bound`."""
-    count = len(stream.ready)
-    if bound is not None:
-        count = next((n for n, item in enumerate(stream.ready) if item.checkpoint["id"] < bound), count)
-    if listing.left is not None:
-        count = min(count, listing.left)
-        listing.left -= count
-    batch, stream.ready = stream.ready[:count], stream.ready[count:]
-    return batch
+# --- streams ---
 
 
-def _streams_gen(query: Query) -> Program[list[Stream]]:
+def _streams_gen(query: Query) -> Program[Sequence[Stream]]:
     if query.thread is None:
         rows = yield from Select(statement="spaces_all")
     else:
         rows = yield from Select(statement="spaces_of_thread", args={"thread": query.thread})
     places = {
-        space: (Space(id=space, wide=bool(wide)), thread, ns)
-        for space, thread, ns, wide in cast("list[tuple[int, str, str, int]]", rows)
+        space: (thread, ns)
+        for space, thread, ns, _ in cast("list[tuple[int, str, str, int]]", rows)
         if query.ns is None or ns == query.ns
     }
-    if not places:
-        return []
-    heads = yield from SelectIn(statement="space_heads", keys=list(places))
     streams: list[Stream] = []
-    for found, head in cast("list[tuple[int, bytes]]", heads):
-        space, thread, ns = places[found]
-        streams.append(Stream(space=space, thread=thread, ns=ns, head=unpack_id(head, wide=space.wide)))
-    return streams
+    for space, seq, head in (yield from _heads_gen(places, query.only or query.before)):
+        thread, ns = places[space]
+        last, begun = (head, False) if query.before is None else (min(head, query.before), head >= query.before)
+        if query.only in (None, head):
+            streams.append(Stream(space=space, thread=thread, ns=ns, anchor=seq, last=last, begun=begun))
+    return sorted(streams, key=_head)
 
 
-def _fill_gen(ctx: Context, listing: Listing, stream: Stream) -> Program[None]:
-    """Read a stream's next page. Where it has not begun, the first rows of those that come next too."""
-    query, streams = listing.query, [stream]
-    if stream.after is None:
-        nearest = reversed(listing.streams or ())
-        streams += islice((other for other in nearest if other.after is None and not other.ready), _TOGETHER - 1)
-    page = PAGE if len(streams) == 1 else _FIRST
-    count = page if listing.left is None or query.filter else min(page, listing.left)
-    loaded = yield from Transaction(program=partial(_load_pages_gen, ctx, query, streams, count), write=False)
-    for filled, (rows, after, ended) in zip(streams, loaded.pages, strict=True):
-        filled.after, filled.ended = after, ended
-        place = replace(loaded.all, thread=filled.thread, ns=filled.ns)
-        filled.ready = [tuple_of(ctx, place, row) for row in rows]
+def _heads_gen(spaces: Iterable[int], upto: str | None) -> Program[Sequence[tuple[int, int, str]]]:
+    """(space, seq, id) of each space's newest listed checkpoint up to an id; of all where the space cannot hold it."""
+    args: Args = {
+        "upto": _BEHIND_ALL if upto is None else pack_id(upto, wide=False) or _BEHIND_ALL,
+        "wide_upto": _BEHIND_ALL if upto is None else pack_id(upto, wide=True),
+    }
+    rows = yield from SelectIn(statement="space_heads", keys=list(spaces), args=args)
+    found = cast("list[tuple[int, int, int, bytes]]", rows)
+    return [(space, seq, unpack_id(raw, wide=bool(wide))) for space, wide, seq, raw in found]
+
+
+def _read_on_gen(ctx: Context, query: Query, streams: Sequence[Stream], count: int) -> Program[Sequence[Stream]]:
+    """Streams with what follows of each: up to `count` keys, less those that the filter does not let through."""
+    args: Args = {"count": count + 1}  # and the anchor
+    rows = yield from SelectIn(statement="checkpoint_pages", keys=[stream.anchor for stream in streams], args=args)
+    found: dict[int, list[Row]] = {}
+    for row in rows:
+        found.setdefault(cast("int", row[0]), []).append(row[1:])
+    templates = yield from read_templates_gen(ctx, _templates_of(rows) if query.filter else ())
+    templates = {blob: template for blob, template in templates.items() if _may_match(template, query.filter)}
+    lost = [stream for stream in streams if stream.anchor not in found]
+    anchors = yield from _heads_gen([stream.space for stream in lost], max(map(_head, lost), default=None))
+    anew = {space: seq for space, seq, _ in anchors}
+    result: list[Stream] = []
+    for stream in streams:
+        if stream.anchor in found:
+            result.append(_grown(ctx, query, stream, found[stream.anchor], count + 1, templates))
+        elif stream.space in anew:
+            result.append(replace(stream, anchor=anew[stream.space]))
+        else:
+            result.append(replace(stream, more=False))
+    return result
+
+
+def _templates_of(rows: Iterable[Row]) -> Iterable[int]:
+    return {cast("int", row[4]) for row in rows if row[4] is not None}
+
+
+def _grown(
+    ctx: Context, query: Query, stream: Stream, rows: Sequence[Row], limit: int, templates: Mapping[int, bytes]
+) -> Stream:
+    """A stream with what was read from its anchor on: up to `limit` rows, or one without a checkpoint."""
+    keys = list(stream.ready)
+    last, begun, anchor = stream.last, stream.begun, stream.anchor
+    for wide, seq, raw, template, data in cast("Sequence[tuple[int, int | None, bytes, int, bytes | None]]", rows):
+        if seq is None:
+            continue
+        anchor, checkpoint_id = seq, unpack_id(raw, wide=bool(wide))
+        if checkpoint_id > last or (begun and checkpoint_id == last):
+            continue  # was read before, or is behind the bound
+        last, begun = checkpoint_id, True
+        row = CheckpointRow(
+            seq=seq, checkpoint_id=checkpoint_id, state=LISTED, parent=None, run=None, template=template,
+            data=None if data is None else as_bytes(data), parent_id=None,
+        )  # fmt: skip
+        if query.only in (None, checkpoint_id) and (not query.filter or _passes(ctx, query, row, templates)):
+            keys.append((checkpoint_id, seq))
+    more = len(rows) == limit and query.only is None
+    return replace(stream, last=last, begun=begun, anchor=anchor, ready=tuple(keys), more=more)
+
+
+def _passes(ctx: Context, query: Query, row: CheckpointRow, templates: Mapping[int, bytes]) -> bool:
+    """Whether the filter lets a checkpoint through. `templates` are those that may have such."""
+    if row.template is not None and row.template not in templates:
+        return False
+    known = cast("Mapping[str, object]", stored_of(ctx, header_of(ctx, row, templates).metadata))
+    return all(known.get(key) == value for key, value in query.filter.items())
+
+
+def _may_match(template: bytes, wanted: Mapping[str, object]) -> bool:
+    """Whether checkpoints of a template can have some metadata: most texts are in the template."""
+    known = metadata_in(template)
+    return not known or all(
+        value is None if key not in known else type(known[key]) is not str or known[key] == value
+        for key, value in wanted.items()
+    )
+
+
+# --- pages ---
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Pages:
-    """Pages of some streams: each with its rows, the id that it ends at, and whether nothing follows."""
+class _Page:
+    """What comes next, in order, and how the streams stand then."""
 
-    pages: Sequence[tuple[Sequence[CheckpointRow], str | None, bool]]
-    all: Loaded
-
-
-def _load_pages_gen(ctx: Context, query: Query, streams: Sequence[Stream], count: int) -> Program[_Pages]:
-    if len(streams) > 1:
-        yield from Ahead(selects=[_first_page(stream.space, count) for stream in streams if _begins(query, stream)])
-    pages: list[tuple[Sequence[CheckpointRow], str | None, bool]] = []
-    for stream in streams:
-        rows = yield from _page_rows_gen(query, stream, count)
-        ended = len(rows) < count or query.only is not None
-        after = rows[-1].checkpoint_id if rows else stream.head
-        rows = [row for row in rows if query.before is None or row.checkpoint_id < query.before]
-        if query.filter and rows:
-            templates = yield from read_templates_gen(ctx, [row.template for row in rows if row.template is not None])
-            rows = [
-                row for row in rows if _matches(stored_of(ctx, header_of(ctx, row, templates).metadata), query.filter)
-            ]
-        pages.append((rows, after, ended))
-    every = [row for rows, _, _ in pages for row in rows]
-    return _Pages(pages=pages, all=(yield from load_gen(ctx, "", "", every, share=True)))
+    rows: Sequence[tuple[Stream, CheckpointRow]]
+    loaded: Loaded
+    streams: Sequence[Stream]
 
 
-def _begins(query: Query, stream: Stream) -> bool:
-    """Whether a stream's page is the newest rows of its space."""
-    return query.only is None and query.before is None and stream.after is None
+def _page_gen(ctx: Context, query: Query, streams: Sequence[Stream], left: int | None) -> Program[_Page]:
+    """The next page; without rows where more has to be read first."""
+    if not streams[-1].ready and streams[-1].more:
+        streams = yield from _refill_gen(ctx, query, streams, None if query.filter else left)
+    keys, streams = _take(streams, PAGE if left is None else min(PAGE, left))
+    raw = yield from SelectIn(statement="checkpoint_listed", keys=[seq for _, seq in keys])
+    found: dict[int, CheckpointRow] = {}
+    for space, wide, *row in raw:
+        read = read_row(tuple(row), Space(id=cast("int", space), wide=bool(wide)))
+        found[read.seq] = read
+    rows = [(stream, found[seq]) for stream, seq in keys if seq in found]
+    loaded = yield from load_gen(ctx, "", "", [row for _, row in rows], share=True)
+    return _Page(rows=rows, loaded=loaded, streams=streams)
 
 
-def _first_page(space: Space, count: int) -> Select:
-    return Select(statement="checkpoint_first_page", args={"space": space.id, "count": count})
+def _refill_gen(ctx: Context, query: Query, streams: Sequence[Stream], left: int | None) -> Program[Sequence[Stream]]:
+    """Read on in the last stream, and in those next to it that have little left. `left`: more is not wanted."""
+    width = _TOGETHER if left is None else min(_TOGETHER, left)
+    hungry = [*islice((other for other in reversed(streams) if other.more and len(other.ready) < 2), width)]
+    count = min(PAGE, _KEYS // len(hungry), PAGE if left is None else left)
+    grown = {stream.space: stream for stream in (yield from _read_on_gen(ctx, query, hungry, count))}
+    return sorted((grown.get(stream.space, stream) for stream in streams), key=_head)
 
 
-def _page_rows_gen(query: Query, stream: Stream, count: int) -> Program[list[CheckpointRow]]:
-    space = stream.space
-    if query.only is not None:
-        row = yield from find_checkpoint_gen(space, query.only)
-        return [row] if row is not None and row.state == LISTED else []
-    bound = stream.after or query.before
-    packed = b"" if bound is None else pack_id(bound, wide=space.wide)
-    if packed:
-        rows = yield from Select(
-            statement="checkpoint_page", args={"space": space.id, "before": packed, "count": count}
-        )
-    else:  # no bound, or one that is not of the space's kind: the caller compares as text
-        rows = yield from _first_page(space, count)
-    return [read_row(row, space) for row in rows]
-
-
-def _matches(metadata: object, wanted: Mapping[str, object]) -> bool:
-    known = cast("Mapping[str, object]", metadata)
-    return all(known.get(key) == value for key, value in wanted.items())
+def _take(streams: Sequence[Stream], limit: int) -> tuple[Sequence[tuple[Stream, int]], Sequence[Stream]]:
+    """Up to `limit` checkpoints (stream and seq) in order, and the streams without them."""
+    rest, taken = [*streams], cast("list[tuple[Stream, int]]", [])
+    while rest and len(taken) < limit and (rest[-1].ready or not rest[-1].more):
+        stream = rest.pop()
+        bound = rest[-1].head if rest else ""
+        count = next((n for n, (key, _) in enumerate(stream.ready) if key < bound), len(stream.ready))
+        count = min(count, limit - len(taken))
+        taken += [(stream, seq) for _, seq in stream.ready[:count]]
+        if stream.more or count < len(stream.ready):
+            insort(rest, replace(stream, ready=stream.ready[count:]), key=_head)
+    return taken, rest

@@ -19,7 +19,7 @@ from refold.checkpoint.header import (
 from refold.checkpoint.records import TEMPLATE_TAG
 from refold.checkpoint.seal import RAW
 from refold.checkpoint.serde import Plain
-from refold.checkpoint.shape import is_canonical_uuid
+from refold.checkpoint.shape import Shape, is_canonical_uuid, outline
 from refold.checkpoint.spaces import CheckpointRow, pack_id, unpack_id
 from refold.core.program import Program
 from refold.errors import CorruptionError
@@ -115,6 +115,16 @@ def read_templates_gen(ctx: Context, templates: Iterable[int]) -> Program[Mappin
             ctx.caches.templates.put(template, data)
             known[template] = data
     return known
+
+
+def metadata_in(template: bytes) -> Mapping[str, Shape]:
+    """What a template says about the metadata of its checkpoints: every key, with None for what is in the rows. Empty
+    where all of it is there, and for what is no template of checkpoints, which reading a row says."""
+    try:
+        metadata = cast("list[Shape]", outline(template))[5]
+    except (CorruptionError, IndexError, KeyError, TypeError, UnicodeDecodeError):
+        return {}
+    return metadata if isinstance(metadata, dict) else {}
 
 
 def header_of(ctx: Context, row: CheckpointRow, templates: Mapping[int, bytes]) -> Header:

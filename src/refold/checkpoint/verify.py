@@ -11,12 +11,13 @@ from refold.checkpoint.effects import Select, SelectIn, Transaction, as_bytes, o
 from refold.checkpoint.header import Cell, InLog, Write, blobs_of
 from refold.checkpoint.logs import unpack_segment
 from refold.checkpoint.rows import header_of, read_templates_gen, unpack_task, write_page_gen, writes_of
-from refold.checkpoint.seal import CODEC_MASK, ENCRYPTED, PACKED
+from refold.checkpoint.seal import CODEC_MASK, COMPOSITE, ENCRYPTED, PACKED
 from refold.checkpoint.spaces import AWAITED, HIDDEN, LISTED, CheckpointRow, unpack_id
 from refold.core.program import Program
 from refold.errors import CheckpointError
 
 _PAGE: Final = 256
+_HELD: Final = 4 * 1024 * 1024  # bytes of values that are kept for those that follow
 _REPORTED: Final = 1000
 
 
@@ -120,28 +121,41 @@ def _verify_leftovers_gen(findings: _Findings) -> Program[None]:
 
 
 def _verify_blobs_gen(ctx: Context, findings: _Findings) -> Program[None]:
-    """Every blob's name from its content."""
-    after = 0
+    """Every blob's name from its content. Each pack is opened once, and little is held at a time."""
+    shared, spent, after = Found(ctx), 0, 0
+    packs: dict[int, list[int]] = {}
     while rows := (yield from Select(statement="blob_scan", args={"after": after, "count": _PAGE})):
-        opened, pack = Found(ctx), None
-        for blob, name, codec, base in sorted(cast("list[tuple[int, bytes, int, int | None]]", rows), key=_pack_of):
+        for blob, name, codec, base in cast("list[tuple[int, bytes, int, int | None]]", rows):
             findings.blobs.add(blob)
-            if pack is None or _pack_of((blob, name, codec, base)) != pack:  # a pack is opened once, one at a time
-                opened, pack = Found(ctx), _pack_of((blob, name, codec, base))
-            try:
-                yield from pull_gen(opened, [blob])
-                tag, data = opened.full(blob)
-                if ctx.sealer.name(tag, data, keyed=bool(codec & ENCRYPTED)) != as_bytes(name):
-                    findings.say(f"blob {blob}: the content does not match its hash")
-            except CheckpointError as error:
-                findings.say(f"blob {blob}: {error}")
+            if base is not None and codec & CODEC_MASK == PACKED:
+                packs.setdefault(base, []).append(blob)
+            elif base is None and not codec & COMPOSITE:
+                yield from _verify_blob_gen(ctx, findings, Found(ctx), blob, name, codec)
+            else:  # what values are made of, they often have in common
+                spent += yield from _verify_blob_gen(ctx, findings, shared, blob, name, codec)
+                if spent + sum(len(data) for _, data in shared.packs.values()) > _HELD:
+                    shared, spent = Found(ctx), 0
         after = cast("int", rows[-1][0])
+    for blobs in packs.values():
+        rows = yield from SelectIn(statement="blob_hashes", keys=blobs)
+        opened = Found(ctx)
+        for blob, name, codec, _ in cast("list[tuple[int, bytes, int, int | None]]", rows):
+            yield from _verify_blob_gen(ctx, findings, opened, blob, name, codec)
 
 
-def _pack_of(row: tuple[int, bytes, int, int | None]) -> int:
-    """The pack that a blob is in; 0 for none."""
-    _, _, codec, base = row
-    return base or 0 if codec & CODEC_MASK == PACKED else 0
+def _verify_blob_gen(
+    ctx: Context, findings: _Findings, opened: Found, blob: int, name: bytes, codec: int
+) -> Program[int]:
+    """One blob; how long its value is."""
+    try:
+        yield from pull_gen(opened, [blob])
+        tag, data = opened.full(blob)
+        if ctx.sealer.name(tag, data, keyed=bool(codec & ENCRYPTED)) != as_bytes(name):
+            findings.say(f"blob {blob}: the content does not match its hash")
+    except CheckpointError as error:
+        findings.say(f"blob {blob}: {error}")
+        return 0
+    return len(data)
 
 
 def _verify_checkpoints_gen(ctx: Context, findings: _Findings) -> Program[Mapping[int, str]]:

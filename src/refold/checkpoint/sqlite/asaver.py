@@ -3,7 +3,9 @@
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import partial
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
@@ -46,7 +48,11 @@ class AsyncSqliteSaver(SqliteSaver):
         timeout: float = 30.0,
     ) -> AsyncIterator["AsyncSqliteSaver"]:
         """A saver on a path or `file:` URI, closed at the end. `timeout`: seconds to wait for another writer."""
-        connection = await asyncio.to_thread(connect, conn_string, timeout=timeout)
+        with ThreadPoolExecutor(
+            1, thread_name_prefix="refold-saver"
+        ) as thread:  # the loop's own may be busy with nodes
+            opening = partial(connect, conn_string, timeout=timeout)
+            connection = await asyncio.get_running_loop().run_in_executor(thread, opening)
         saver = cls(connection, serde=serde, exclusive=exclusive)
         try:
             yield saver

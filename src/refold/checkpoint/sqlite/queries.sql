@@ -78,16 +78,21 @@ JOIN refold_checkpoint c ON c.space = s.id AND c.id = CASE WHEN s.wide = 0 THEN 
 LEFT JOIN refold_checkpoint p ON p.seq = c.parent
 WHERE s.thread = :thread AND s.ns = :ns;
 
--- name: checkpoint_page
--- Listed checkpoints of a space that are older than an id, newest first.
-SELECT c.seq, c.id, c.state, c.parent, c.run, c.template, c.data, p.id
-FROM refold_checkpoint c LEFT JOIN refold_checkpoint p ON p.seq = c.parent
-WHERE c.space = :space AND c.state = 0 AND c.id < :before ORDER BY c.id DESC LIMIT :count;
+-- name: checkpoint_pages
+-- Listed checkpoints that are not newer than some (`:keys`) of their spaces, newest first, up to `:count` of each; one
+-- row without a checkpoint where there are none.
+SELECT a.seq, s.wide, c.seq, c.id, c.template, c.data
+FROM refold_checkpoint a JOIN refold_space s ON s.id = a.space
+LEFT JOIN refold_checkpoint c ON c.seq IN (
+    SELECT seq FROM refold_checkpoint WHERE space = a.space AND state = 0 AND id <= a.id ORDER BY id DESC LIMIT :count
+)
+WHERE a.seq IN (:keys) ORDER BY a.seq, c.id DESC;
 
--- name: checkpoint_first_page
-SELECT c.seq, c.id, c.state, c.parent, c.run, c.template, c.data, p.id
-FROM refold_checkpoint c LEFT JOIN refold_checkpoint p ON p.seq = c.parent
-WHERE c.space = :space AND c.state = 0 ORDER BY c.id DESC LIMIT :count;
+-- name: checkpoint_listed
+-- Listed checkpoints by seq, behind their spaces.
+SELECT s.id, s.wide, c.seq, c.id, c.state, c.parent, c.run, c.template, c.data, p.id
+FROM refold_checkpoint c JOIN refold_space s ON s.id = c.space LEFT JOIN refold_checkpoint p ON p.seq = c.parent
+WHERE c.seq IN (:keys) AND c.state = 0;
 
 -- name: checkpoint_keys
 -- Every checkpoint of a space, newest first: what a plan of deletion needs.
@@ -241,9 +246,6 @@ UPDATE refold_blob SET codec = :codec, base = :base, data = NULL WHERE id = :id;
 -- name: blob_delete
 DELETE FROM refold_blob WHERE id = :blob;
 
--- name: blob_packed_in
-SELECT id, codec FROM refold_blob WHERE (codec & 15) = 3 AND base = :pack;
-
 -- name: pack_get
 SELECT id, codec, data FROM refold_pack WHERE id IN (:keys);
 
@@ -325,8 +327,14 @@ SELECT (SELECT count(DISTINCT thread) FROM refold_space), (SELECT count(*) FROM 
 SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size();
 
 -- name: space_heads
--- The newest listed checkpoint id of each space.
-SELECT space, max(id) FROM refold_checkpoint WHERE state = 0 AND space IN (:keys) GROUP BY space;
+-- The newest listed checkpoint of each space whose id is not greater than one, given as bytes and as text.
+SELECT s.id, s.wide, c.seq, c.id
+FROM refold_space s JOIN refold_checkpoint c ON c.seq = (
+    SELECT seq FROM refold_checkpoint
+    WHERE space = s.id AND state = 0 AND id <= CASE WHEN s.wide = 0 THEN :upto ELSE :wide_upto END
+    ORDER BY id DESC LIMIT 1
+)
+WHERE s.id IN (:keys);
 
 -- name: blob_bases
 -- The bases of some blobs that have one.
