@@ -710,6 +710,19 @@ class TestPacks:
             assert [texts_of(saver, at(f"t{number}")) for number in range(20)] == [[text] for text in texts]
             assert saver.verify().problems == ()
 
+    @pytest.mark.parametrize("size", [500, 200_000])
+    def test_a_few_values_from_before_the_key_are_encrypted_too(self, tmp_path: Path, size: int) -> None:
+        """Also where there are not enough of them for a pack."""
+        path = tmp_path / "db"
+        with SqliteSaver.from_conn_string(str(path)) as saver:
+            texts = self.values_of(saver, size, 3)
+        serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0" * 32)
+        with SqliteSaver.from_conn_string(str(path), serde=serde) as saver:
+            saver.compact()
+            plain = "SELECT count(*) FROM refold_blob WHERE codec & 15 < 2 AND codec & 96 = 0"
+            assert saver.conn.execute(plain).fetchone()[0] == 0
+            assert [texts_of(saver, at(f"t{number}")) for number in range(3)] == [[text] for text in texts]
+
     def test_verifying_opens_a_pack_once(self, saver: SqliteSaver, monkeypatch: pytest.MonkeyPatch) -> None:
         """However many values it holds, and wherever their rows lie; those of others that refer to them share it."""
         texts = self.values_of(saver, 2_000, 128)

@@ -144,6 +144,34 @@ class TestOfADeletedThread:
             saver.put(found.parent_config or at("t"), found.checkpoint, found.metadata, {"a": 1})
         assert [found.checkpoint for found in saver.list(at("t"))] == [found.checkpoint for found in saved]
 
+    def test_a_subgraph_that_was_stored_before_its_late_caller(self, saver: SqliteSaver) -> None:
+        """With durability "async" a subgraph's first step may be stored before the step that called it is dropped: it
+        goes then, and so do its writes and all that goes on from it."""
+        fill(saver)
+        old, caller, child, after = (checkpoint_of() for _ in range(4))
+        put(saver, at("t"), old)
+        saver.delete_thread("t")
+        put(saver, at("t", ns="sub:1"), child, parents={"": caller["id"]})
+        put(saver, at("t", old["id"]), caller)
+        saver.put_writes(at("t", child["id"], "sub:1"), [("a", 2)], "task")
+        put(saver, at("t", child["id"], "sub:1"), after, parents={"": caller["id"]})
+        assert list(saver.list({"configurable": {"thread_id": "t"}})) == []
+        assert saver.stats().threads == 20
+
+    def test_a_history_with_subgraphs_may_be_put_back(self, saver: SqliteSaver) -> None:
+        """What a stored caller called is no late subgraph, however old it is."""
+        fill(saver)
+        inner = StateGraph(MessagesState).add_node("say", say("inner")).add_edge(START, "say").compile()
+        graph = StateGraph(MessagesState).add_node("in", inner).add_edge(START, "in").compile(checkpointer=saver)
+        graph.invoke({"messages": [("user", "hi")]}, at("t"))
+        of_thread: Any = {"configurable": {"thread_id": "t"}}
+        saved = list(saver.list(of_thread))
+        saver.delete_thread("t")
+        for found in reversed(saved):
+            before = found.parent_config or at("t", ns=found.config["configurable"]["checkpoint_ns"])
+            saver.put(before, found.checkpoint, found.metadata, found.checkpoint["channel_versions"])
+        assert [found.config for found in saver.list(of_thread)] == [found.config for found in saved]
+
     def test_a_late_parent_leaves_its_child(self, saver: SqliteSaver) -> None:
         """Steps that come out of order: the one before is dropped, the link to it goes with it."""
         fill(saver)

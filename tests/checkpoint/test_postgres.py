@@ -300,6 +300,15 @@ class TestManyWriters:
             assert len(list(saver.list(at("t")))) == 2
             assert {error.expected for error in refused} == {head["configurable"]["checkpoint_id"]}
 
+    def test_an_exclusive_head_whose_namespace_becomes_wide(self, postgres_url: str) -> None:
+        """The first id of another kind is stored after the head, as any other."""
+        with PostgresSaver.from_conn_string(postgres_url, exclusive=True) as saver:
+            head = step(saver, at("t"), 2)
+            made = checkpoint_of(3)
+            made["id"] = "zzz"
+            saver.put(head, made, {"source": "loop", "step": 3}, {"messages": 3})
+            assert count_of(saver, "t") == 3
+
     def test_collecting_beside_writers(self, saver: PostgresSaver) -> None:
         """A collection while others store, delete and store again the same values: nothing that is reachable is
         lost."""
@@ -459,6 +468,43 @@ class TestSideBySide:
         assert [
             found.config for found in other.list({"configurable": {"thread_id": "t"}}) if found.checkpoint["id"]
         ] == []
+
+    @pytest.mark.parametrize("removal", ["delete_thread", "prune", "delete_for_runs"])
+    def test_a_removal_that_waited_for_an_id_of_another_kind(
+        self, saver: PostgresSaver, other: PostgresSaver, postgres_url: str, removal: str
+    ) -> None:
+        """A namespace whose ids became text while a removal waited for it is read as it is then."""
+        first = step(saver, at("t"), 2, run_id="r")
+        other.get_tuple(at("t"))
+        made = checkpoint_of(3)
+        made["id"] = "zzz"
+        with psycopg.connect(postgres_url) as holder:
+            holder.execute("SELECT 1 FROM refold_space FOR UPDATE")
+            metadata: Any = {"source": "loop", "step": 3}
+            writer = threading.Thread(target=saver.put, args=(first, made, metadata, {"messages": 3}))
+            writer.start()
+            time.sleep(0.3)
+            remove = {
+                "delete_thread": lambda: other.delete_thread("t"),
+                "prune": lambda: other.prune(["t"]),
+                "delete_for_runs": lambda: other.delete_for_runs(["r"]),
+            }[removal]
+            failures: list[BaseException] = []
+
+            def work() -> None:
+                try:
+                    remove()
+                except BaseException as error:  # noqa: BLE001 - reported below
+                    failures.append(error)
+
+            remover = threading.Thread(target=work)
+            remover.start()
+            time.sleep(0.3)
+            holder.commit()
+            writer.join()
+            remover.join()
+        assert failures == []
+        assert saver.verify().problems == ()
 
     def test_two_compactions(
         self, saver: PostgresSaver, other: PostgresSaver, postgres_url: str, monkeypatch: pytest.MonkeyPatch

@@ -79,4 +79,6 @@ def _bury_called_gen(ctx: Context, late: Address) -> Program[None]:
         metadata = stored_of(ctx, header_of(ctx, newest, templates).metadata)
         if late.checkpoint_id in callers_in(cast("Mapping[str, object]", metadata)).values():
             yield from lock_space(space)
+            for node in (yield from nodes_gen(space)):  # their writes, and what goes on from them, are late too
+                yield from note_late_gen(late.thread, node.checkpoint_id, ctx.clock())
             yield from delete_space_gen(space)
