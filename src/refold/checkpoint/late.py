@@ -17,7 +17,7 @@ from refold.checkpoint.spaces import (
     find_checkpoint_gen,
     find_gen,
     find_head_gen,
-    lock_space,
+    hold_gen,
 )
 from refold.checkpoint.threads import delete_space_gen, nodes_gen, spaces_gen
 from refold.core.program import Program
@@ -71,14 +71,14 @@ def bury_gen(ctx: Context, address: Address, space: Space | None) -> Program[Non
 
 def _bury_called_gen(ctx: Context, late: Address) -> Program[None]:
     """Remove the subgraphs that a late checkpoint called: with durability "async" theirs may be stored before it is."""
-    for space, ns in (yield from spaces_gen(late.thread)):
-        newest = None if ns == late.ns else (yield from find_head_gen(space))
-        if newest is None or newest.template is None:
+    for found, ns in (yield from spaces_gen(late.thread)):
+        space = None if ns == late.ns else (yield from hold_gen(found))
+        newest = None if space is None else (yield from find_head_gen(space))
+        if space is None or newest is None or newest.template is None:
             continue
         templates = yield from read_templates_gen(ctx, [newest.template])
         metadata = stored_of(ctx, header_of(ctx, newest, templates).metadata)
         if late.checkpoint_id in callers_in(cast("Mapping[str, object]", metadata)).values():
-            yield from lock_space(space)
             for node in (yield from nodes_gen(space)):  # their writes, and what goes on from them, are late too
                 yield from note_late_gen(late.thread, node.checkpoint_id, ctx.clock())
             yield from delete_space_gen(space)

@@ -53,7 +53,7 @@ def database_errors(side: str) -> Iterator[None]:
     """Every error of a driver as `DatabaseUnavailableError`: for what concerns no checkpoint."""
     try:
         yield
-    except Exception as error:
+    except Exception as error:  # drivers are optional and share no base: told apart below, others pass
         if isinstance(error, RefoldError) or not _is_of_driver(error):
             raise
         raise _unavailable(error, side) from error
@@ -64,7 +64,7 @@ def reading(place: Place) -> Iterator[None]:
     """Whatever a damaged or unknown value makes others raise, as `CorruptionError` with its place."""
     try:
         yield
-    except Exception as error:
+    except Exception as error:  # a stored value may make its serializer raise anything: always raised again, typed
         whole = _whole(error, "source")
         if whole is error:
             raise
@@ -76,7 +76,7 @@ def reading_all(name: str) -> Iterator[None]:
     """The same for a reading of everything that a database has, which `name` is the name of."""
     try:
         yield
-    except Exception as error:
+    except Exception as error:  # as in `reading`
         if isinstance(error, RefoldError):
             raise
         raise CorruptionError(f"not every checkpoint of {name} can be read: {in_words(error)}") from error

@@ -35,6 +35,7 @@ class AsyncSqliteSaver(SqliteSaver):
         exclusive: bool = False,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
     ) -> None:
+        # `_opener` below takes what the base class does not.
         super().__init__(conn, serde=serde, exclusive=exclusive, cache_bytes=cache_bytes)  # type: ignore[arg-type]
 
     @classmethod
@@ -48,9 +49,7 @@ class AsyncSqliteSaver(SqliteSaver):
         timeout: float = 30.0,
     ) -> AsyncIterator["AsyncSqliteSaver"]:
         """A saver on a path or `file:` URI, closed at the end. `timeout`: seconds to wait for another writer."""
-        with ThreadPoolExecutor(
-            1, thread_name_prefix="refold-saver"
-        ) as thread:  # the loop's own may be busy with nodes
+        with ThreadPoolExecutor(1) as thread:  # those of the loop may be busy with nodes
             opening = partial(connect, conn_string, timeout=timeout)
             connection = await asyncio.get_running_loop().run_in_executor(thread, opening)
         saver = cls(connection, serde=serde, exclusive=exclusive)
